@@ -76,7 +76,7 @@ const WORDS = {
   rtt_mismatch: "RTT differs too much", mss_zero: "no MSS", empty_transfer: "no bytes", no_opening: "no threshold by live senders",
   // origins of a sample
   loss: "packet loss", ecn: "ECN mark", end: "end of transfer", end_app_limited: "end, application-limited",
-  rate: "delivery rate", carried: "delivery rate after a loss in slow start", end_slow_start: "end in slow start",
+  first_flight: "lost first flight", rate: "delivery rate", carried: "delivery rate after a loss in slow start", end_slow_start: "end in slow start",
   end_receiver_limited: "end, receiver-limited",
   // triggers of a start
   passive_open: "SYN from outside", active_open: "SYN of the host", idle: "packet after an idle time",

@@ -40,7 +40,8 @@ impl ReportedWindow {
             // What is acknowledged after the last byte opens it by up to a segment.
             SampleReason::End => window + mss * (f64::from(self.pipe) / window).min(1.0),
             // What was in the network says how little it was at least: no window does.
-            SampleReason::Rate
+            SampleReason::FirstFlight
+            | SampleReason::Rate
             | SampleReason::Carried
             | SampleReason::EndSlowStart
             | SampleReason::EndAppLimited

@@ -48,6 +48,8 @@ pub struct WindowSample {
 pub enum SampleReason {
     /// A fast retransmit in congestion avoidance: the window just before, less one segment.
     Loss,
+    /// A loss of a first flight larger than the initial window: what of it arrived.
+    FirstFlight,
     /// An ECN reduction in congestion avoidance: the same.
     Ecn,
     /// The end of a loss-free transfer that its window limited in congestion avoidance.
@@ -72,6 +74,7 @@ impl SampleReason {
             Self::Loss => "loss",
             Self::Ecn => "ecn",
             Self::End => "end",
+            Self::FirstFlight => "first_flight",
             Self::Rate => "rate",
             Self::Carried => "carried",
             Self::EndSlowStart => "end_slow_start",
@@ -87,7 +90,7 @@ impl SampleReason {
 
     /// Whether a loss or mark gave it.
     pub const fn is_loss(self) -> bool {
-        matches!(self, Self::Loss | Self::Ecn)
+        matches!(self, Self::Loss | Self::FirstFlight | Self::Ecn)
     }
 }
 

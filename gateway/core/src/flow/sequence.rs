@@ -20,6 +20,12 @@ pub(crate) fn is_after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() > 0
 }
 
+/// The low half of a position or a count: differences of them are right up to 2^32.
+#[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+pub(crate) const fn low_half(number: u64) -> u32 {
+    number as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use spand_proto::network::Network;
+use spand_proto::start::DEFAULT_INITIAL_WINDOW;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use crate::counters::Ignored;
@@ -11,7 +12,7 @@ use crate::flow::reported_window::ReportedWindow;
 use crate::flow::sample::{ConnectionId, Limiter, Phase, SampleReason, WindowSample};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::flavour::{Flavour, Vote};
-use crate::flow::shadow::observation::ShadowSample;
+use crate::flow::shadow::observation::{LossKind, ShadowSample};
 use crate::flow::sink::FlowContext;
 use crate::window::bucket::LimitCounts;
 use crate::window::live::SenderId;
@@ -60,15 +61,39 @@ pub(crate) struct Transfer {
     pub(crate) start: u64,
     /// Its host had advice for its network when it began.
     pub(crate) advised: bool,
-    /// More than the initial window left before anything was acknowledged.
-    pub(crate) exceeds_initial: bool,
+    /// What left before anything was acknowledged.
+    pub(crate) first_flight_segments: u16,
     /// The most bytes that were in the network.
     pub(crate) pipe_most: u32,
     /// It counts among those that its network gets at once.
     pub(crate) counted: bool,
 }
 
+impl Transfer {
+    /// More than the initial window left before anything was acknowledged.
+    pub(crate) fn exceeds_initial(&self) -> bool {
+        u32::from(self.first_flight_segments) > DEFAULT_INITIAL_WINDOW.0
+    }
+
+    /// Whether `una` lies in a first flight larger than the initial window, of segments of `mss`.
+    pub(crate) fn is_in_first_flight(&self, una: u64, mss: u64) -> bool {
+        self.exceeds_initial() && una < self.start.saturating_add(u64::from(self.first_flight_segments) * mss)
+    }
+}
+
 impl TrackedSender {
+    /// Whether a loss of this kind leaves the window of its sender unsaid until it is known what of its first flight arrived.
+    /// The rate of BBR is known without.
+    pub(crate) fn loses_first_flight(&self, kind: LossKind, una: u64, mss: u64) -> bool {
+        // A window that its sender kept over an idle time may be BBR's.
+        let named = matches!(self.shadow.flavour(), Flavour::Reno | Flavour::Cubic);
+        matches!(kind, LossKind::FastRetransmit | LossKind::TailLossProbe)
+            && !self.shadow.may_be_bbr()
+            && self
+                .transfer
+                .is_some_and(|transfer| (transfer.advised || named) && transfer.is_in_first_flight(una, mss))
+    }
+
     /// A sender first seen at `at`.
     pub(crate) fn new([host, remote]: [IpAddr; 2], network: Network, at: Timestamp, shadow: Shadow) -> Self {
         Self {
@@ -184,7 +209,7 @@ impl TrackedSender {
             phase: sample.phase,
             transfer: Bytes(transfer.bytes),
             // One of the control group, or of an application that sent little, starts as without advice.
-            advised: transfer.advised && transfer.exceeds_initial,
+            advised: transfer.advised && transfer.exceeds_initial(),
             rtt_min,
             rtt: self.pending_stats.newest().filter(|_| fills_queue),
         }

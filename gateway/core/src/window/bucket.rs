@@ -282,7 +282,10 @@ impl Contribution {
             }
         }
         self.sum_bytes += admitted.bytes();
-        self.carried = Some(larger(self.carried, sample.window));
+        // A first flight was lost at the window that advice gave it: nothing was carried without loss.
+        if sample.reason != SampleReason::FirstFlight {
+            self.carried = Some(larger(self.carried, sample.window));
+        }
         self.squares += admitted.bytes() * admitted.bytes();
         self.mss = sample.mss;
     }

@@ -166,6 +166,44 @@ fn on_its_own_advice_it_finds_the_room_of_the_path() {
     }
 }
 
+/// Samples until the share is within 15 % of 20 segments, on a path that carried 80 for five minutes. Each transfer starts at the whole
+/// share; `told`: what a lost first flight of so many segments gives.
+fn samples_after_a_drop(told: impl Fn(f64) -> (SampleReason, f64)) -> Option<usize> {
+    let mut path = robust();
+    let next = |path: &mut Path, of: Option<(SampleReason, f64)>, n: usize| {
+        path.wait(SECOND);
+        path.record.bucket_at(path.now, &path.config).unwrap().rtt.add(RTT);
+        let (reason, window) = of.unwrap_or((Loss, 80.0));
+        let sample = path.sample(reason, window, u8::try_from(n % 40).unwrap());
+        path.add(&sample);
+        path.estimate().map(|_| path.share())
+    };
+    for n in 0..300 {
+        next(&mut path, None, n);
+    }
+    (0..1_200).position(|n| {
+        let share = path.estimate().unwrap().share_segments(MSS);
+        let window = Epoch::new(share, LINUX_SEGMENTS_PER_ACK).window_for(Segments(300)).shifted.0;
+        // From a window that fits, slow growth up to the first loss.
+        let gives = if f64::from(window) > 20.0 { told(f64::from(window)) } else { (Loss, 20.0) };
+        next(&mut path, Some(gives), n).is_some_and(|share| moved(20.0, share).abs() <= 0.15)
+    })
+}
+
+#[test]
+fn what_arrived_of_lost_first_flights_brings_a_share_down_to_a_path_that_shrank() {
+    assert!(samples_after_a_drop(|_| (FirstFlight, 20.0)).is_some_and(|samples| samples < 60));
+    assert!(samples_after_a_drop(|window| (Loss, window - 1.0)).is_none_or(|samples| samples > 120), "its own output");
+}
+
+#[test]
+fn a_lost_first_flight_was_not_carried() {
+    let mut path = robust();
+    give(&mut path, &[(End, 20.0, 1), (End, 20.0, 2), (FirstFlight, 30.0, 3), (FirstFlight, 30.0, 4)]);
+    let carried = path.rule.carried(path.record.slice(path.now, &path.config), [192, 0, 2, 1].into());
+    assert_near(carried.unwrap().segments_f64(MSS), 20.0);
+}
+
 #[test]
 fn ends_within_the_sawtooth_say_little_against_its_peaks() {
     // Peaks at 40, and transfers that end anywhere between the half of it and there.

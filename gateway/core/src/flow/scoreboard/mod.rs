@@ -120,6 +120,11 @@ impl Scoreboard {
         self.repairs.as_ref().map_or(0, |repairs| repairs.ever_lost)
     }
 
+    /// The same since it was last settled.
+    pub(crate) fn lost_since_settled(&self) -> u64 {
+        self.repairs.as_ref().map_or(0, |repairs| repairs.ever_lost - repairs.settled_lost)
+    }
+
     /// Whether something deemed lost was not sent again yet.
     pub(crate) fn repeats_wait(&self) -> bool {
         self.repairs.as_ref().is_some_and(|repairs| repairs.lost > repairs.retransmitted)
@@ -134,6 +139,9 @@ impl Scoreboard {
 
     /// A transfer is over: of the room for segments no more than a few is kept for the next one.
     pub(crate) fn settle(&mut self) {
+        if let Some(repairs) = &mut self.repairs {
+            repairs.settled_lost = repairs.ever_lost;
+        }
         if self.segments.capacity() > FEW_SEGMENTS {
             self.release();
         }
@@ -155,7 +163,7 @@ impl Scoreboard {
         self.segments.extend(merged);
         self.settled_to = self.una;
         if let Some(repairs) = &mut self.repairs {
-            **repairs = Repairs { ever_lost: repairs.ever_lost, ..Repairs::NONE };
+            **repairs = Repairs { ever_lost: repairs.ever_lost, settled_lost: repairs.settled_lost, ..Repairs::NONE };
         }
     }
 

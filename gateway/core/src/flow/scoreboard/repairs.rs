@@ -15,6 +15,8 @@ pub(super) struct Repairs {
     pub(super) lost: u64,
     /// Bytes ever marked lost, what was sent again and is lost again anew.
     pub(super) ever_lost: u64,
+    /// Of these, before it was last settled.
+    pub(super) settled_lost: u64,
     /// Bytes in segments retransmitted and not SACKed since.
     pub(super) retransmitted: u64,
     /// Position below which everything not SACKed is marked lost already.
@@ -36,6 +38,7 @@ impl Repairs {
         duplicated: 0,
         lost: 0,
         ever_lost: 0,
+        settled_lost: 0,
         retransmitted: 0,
         lost_below: 0,
         sacked_to: 0,

@@ -106,6 +106,9 @@ impl Sender {
         let newest = Some(self.board.newest_arrived()).filter(|newest| *newest != newest_before);
         let newest = newest.map(|(sent_at, _, again)| Newest { sent_at, again });
         self.tell_acked(&progress, newest, [seen_advance, lost_bytes], rtts, at, context);
+        if progress.una > una_before {
+            self.tell_first_flight(false, context);
+        }
     }
 
     /// Bytes that an acknowledgement tells for the first time have arrived (`tp->delivered`).

@@ -45,6 +45,7 @@ impl Sender {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         let Some(transfer) = followed.transfer else { return };
         if transfer.bytes > 0 {
+            self.tell_first_flight(true, context);
             if self.acknowledged.any() {
                 self.tell_size(&transfer, context);
             }

@@ -32,7 +32,7 @@ use crate::flow::shadow::Shadow;
 use crate::flow::shadow::observation::{LossKind, ShadowSample};
 use crate::flow::sink::FlowContext;
 use crate::flow::timestamps::EchoTimer;
-use crate::flow::tracked::TrackedSender;
+use crate::flow::tracked::{TrackedSender, Transfer};
 use crate::memory::{FEW_SEGMENTS, Held, allocated_for, boxed, bytes};
 use crate::wire::segment::Segment;
 
@@ -328,7 +328,12 @@ impl Sender {
         let connection = self.connection();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         context.findings.loss(followed.network, context.now, followed.id(connection), rtt);
+        let una = self.board.una();
+        let told_by_arrivals = followed.loses_first_flight(kind, una, self.size.bytes_or_usual());
         let said = followed.shadow.on_loss(at, kind, pipe_before, self.board.ever_lost());
+        if told_by_arrivals {
+            followed.shadow.await_arrivals(said.ok());
+        }
         // One that waited for what this loss showed comes first.
         let before = followed.shadow.take_sample(at);
         followed.compare_notes(context);
@@ -336,7 +341,22 @@ impl Sender {
         if let Some(before) = before {
             self.give_sample(Ok(before), context);
         }
-        self.give_sample(said, context);
+        if !told_by_arrivals {
+            self.give_sample(said, context);
+        }
+    }
+
+    /// A first flight larger than the initial window was its start's choice, so that the window before its loss says nothing of the
+    /// path: what of it arrived does, once that is known.
+    fn tell_first_flight(&mut self, ended: bool, context: &mut FlowContext<'_>) {
+        let (una, mss) = (self.board.una(), self.size.bytes_or_usual());
+        let Some(followed) = self.followed.as_deref_mut() else { return };
+        let over = |transfer: &Transfer| ended || !transfer.is_in_first_flight(una, mss);
+        let Some(transfer) = followed.transfer.filter(over) else { return };
+        let flight = u64::from(transfer.first_flight_segments) * mss;
+        let arrived = flight.saturating_sub(self.board.lost_since_settled()).max(mss);
+        let Some(sample) = followed.shadow.take_arrived(Bytes(arrived)) else { return };
+        self.give_sample(Ok(sample), context);
     }
 
     /// Passes a sample on, or counts why there is none.

@@ -1,6 +1,5 @@
 //! What a sender sends: counted and put on the scoreboard.
 
-use spand_proto::start::DEFAULT_INITIAL_WINDOW;
 use spand_proto::units::{Bytes, Micros};
 
 use super::{Acknowledged, Sender};
@@ -253,7 +252,7 @@ impl Sender {
                 bytes: 0,
                 start,
                 advised: context.ledger.is_advised(segment.source.address, segment.destination.address, context.now),
-                exceeds_initial: false,
+                first_flight_segments: 0,
                 pipe_most: 0,
                 counted: context.findings.begins(network, context.now),
             };
@@ -265,8 +264,9 @@ impl Sender {
             let transfer = followed.transfer.get_or_insert_with(begin);
             transfer.bytes += u64::from(new_bytes);
             if start <= transfer.start {
-                let initial_window = u64::from(DEFAULT_INITIAL_WINDOW.0) * self.size.bytes_or_usual();
-                transfer.exceeds_initial |= pipe > initial_window;
+                let segments = Bytes(pipe).segments_ceil(Bytes(self.size.bytes_or_usual())).0;
+                let most = u32::from(transfer.first_flight_segments).max(segments);
+                transfer.first_flight_segments = u16::try_from(most).unwrap_or(u16::MAX);
             }
             transfer.pipe_most = transfer.pipe_most.max(u32::try_from(pipe).unwrap_or(u32::MAX));
             if context.read_window_option {

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use spand_proto::units::{Micros, Timestamp};
 
 use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
+use crate::flow::sequence::low_half;
 use crate::memory::allocated_for;
 
 /// An answer comes within this time after the reaction, or it is none. (At 40 % of the link rate an application's
@@ -259,11 +260,6 @@ impl AckClock {
         self.run_pipe_segments = 0;
         self.answered = false;
     }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
-pub(super) fn low_half(number: u64) -> u32 {
-    number as u32
 }
 
 #[cfg(test)]

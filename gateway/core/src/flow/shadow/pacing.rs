@@ -3,7 +3,8 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-use super::evidence::{ANSWER_WITHIN, JITTER, REACTION_PART, low_half};
+use super::evidence::{ANSWER_WITHIN, JITTER, REACTION_PART};
+use crate::flow::sequence::low_half;
 
 /// So many times in a row as long, a wait for nothing but time is a sender's pacing (at most this part off).
 const PACED_RUN: u8 = 2;

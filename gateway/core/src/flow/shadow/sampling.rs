@@ -1,14 +1,14 @@
 //! What a loss or the end of a transfer says about the window, and what a loss does to it.
 
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
-use super::evidence::low_half;
 use super::flavour::Flavour;
 use super::observation::{LossKind, ShadowSample};
 use super::reduction::Reduction;
 use super::{Shadow, State};
 use crate::counters::Ignored;
 use crate::flow::sample::{Limiter, Phase, SampleReason};
+use crate::flow::sequence::low_half;
 
 /// Part of the full-sized segments that acknowledgements let go, from which on the pipe before a loss was the window.
 const CLOCKED_BEFORE_LOSS: f64 = 0.8;
@@ -20,6 +20,8 @@ pub(super) struct AfterLoss {
     held: Option<HeldSample>,
     /// One gave a sample.
     sampled: bool,
+    /// What arrived of the first flight is still to be told: at most so many bytes.
+    arriving_at_most: Option<f64>,
     /// The first round trip of the recovery under way was judged ([`Shadow::weigh_reduction`]).
     judged: bool,
     /// When the round trip under way began, and what was delivered by then: microseconds and bytes, the low half of each.
@@ -90,6 +92,33 @@ impl Shadow {
         after_loss.sampled |= sample.is_ok();
         self.back_off(at, kind, pipe_before, ever_lost);
         sample
+    }
+
+    /// Whether it runs BBR, or paces and it is not clear that it does not.
+    pub fn may_be_bbr(&self) -> bool {
+        self.leaning.best() == Flavour::Bbr || (self.bbr.is_some() && self.leaning.may_be_bbr())
+    }
+
+    /// Not its window alone, which gives `said`, but what arrives of its first flight tells what the last loss says.
+    pub fn await_arrivals(&mut self, said: Option<ShadowSample>) {
+        if let Some(after_loss) = &mut self.after_loss {
+            (after_loss.held, after_loss.sampled) = (None, true);
+            after_loss.arriving_at_most = Some(said.map_or(f64::INFINITY, |said| said.window.bytes()));
+        }
+    }
+
+    /// What that loss says now that `arrived` bytes of the first flight have; `None` where it is told, or nothing was lost.
+    pub fn take_arrived(&mut self, arrived: Bytes) -> Option<ShadowSample> {
+        let at_most = self.after_loss.as_mut()?.arriving_at_most.take()?;
+        if self.may_be_bbr() {
+            return None;
+        }
+        Some(ShadowSample {
+            window: Window::from_bytes(at_most.min(arrived.0 as f64))?,
+            reason: SampleReason::FirstFlight,
+            phase: Phase::CongestionAvoidance,
+            sawtooth: self.sawtooth(),
+        })
     }
 
     /// The transfer ended: everything is acknowledged and the sender was silent for one RTO, or closed.
@@ -218,7 +247,7 @@ impl Shadow {
         if in_slow_start {
             return Err(Ignored::SlowStartLoss);
         }
-        let waits = flavour == Flavour::Bbr || (self.bbr.is_some() && self.leaning.may_be_bbr());
+        let waits = self.may_be_bbr();
         let sample = self.sample((window - 1.0).max(1.0), reason, Phase::CongestionAvoidance)?;
         let of_cubic = self.reno.in_slow_start() && !matches!(flavour, Flavour::Cubic | Flavour::Reno);
         if waits || of_cubic {

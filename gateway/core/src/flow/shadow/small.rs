@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::flow::sequence::low_half;
 use crate::memory::allocated_for;
 
 /// Entries at a time; at the limit the newest two are taken together, and acknowledged together.
@@ -57,9 +58,4 @@ impl SmallSegments {
     pub(super) fn lacks_bytes(&self) -> u64 {
         u64::from(self.lacks_bytes)
     }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the low half is meant: sequence numbers wrap")]
-fn low_half(position: u64) -> u32 {
-    position as u32
 }

@@ -184,3 +184,32 @@ fn duplicates_that_leave_no_room_for_what_was_lost_deliver_nothing() {
     script.ack(205, 0);
     assert_eq!(script.sender.delivered, delivered);
 }
+
+/// Samples after an advised first flight of so many segments of which number `lost` and those from `lost_from` on do not arrive, and their repair.
+fn first_flight(segments: u32, lost: u32, lost_from: u32) -> Vec<(SampleReason, f64)> {
+    let mut script = Script::new();
+    let address = script.segment(0).source.address;
+    script.ledger = PushLedger::new(1);
+    script.ledger.note(address, address, at(99));
+    script.send(100, 0..segments);
+    script.ack(200, lost);
+    for right in lost + 2..=lost_from {
+        script.ack_with(201, lost, &[(lost + 1, right)], 100);
+    }
+    script.send(202, lost..lost + 1);
+    script.ack_with(302, lost_from, &[], 202);
+    script.send(303, lost_from..segments + 1);
+    script.ack_with(403, segments + 1, &[], 303);
+    script
+        .heard
+        .samples
+        .iter()
+        .map(|sample| (sample.reason, sample.window.segments_f64(Bytes(MSS.into())).round()))
+        .collect()
+}
+
+#[test]
+fn a_lost_first_flight_beyond_the_initial_window_gives_what_of_it_arrived() {
+    assert_eq!(first_flight(30, 4, 20), [(SampleReason::FirstFlight, 19.0)]);
+    assert_eq!(first_flight(5, 0, 5), [], "the usual initial window of the smallest segments: slow start");
+}

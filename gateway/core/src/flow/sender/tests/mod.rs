@@ -26,6 +26,7 @@ const MSS: u32 = 1_000;
 #[derive(Default)]
 struct Heard {
     losses: u32,
+    samples: Vec<WindowSample>,
     rtts: RttSum,
     states: Vec<SenderState>,
     ends: u32,
@@ -33,7 +34,9 @@ struct Heard {
 }
 
 impl FlowSink for Heard {
-    fn sample(&mut self, _: &WindowSample) {}
+    fn sample(&mut self, sample: &WindowSample) {
+        self.samples.push(*sample);
+    }
     fn rounds(&mut self, _: Network, _: Timestamp, _: IpAddr, rtts: RttSum, _: LimitCounts) {
         self.rtts = self.rtts.with(rtts);
     }

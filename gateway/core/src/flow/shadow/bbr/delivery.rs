@@ -12,6 +12,7 @@ use spand_proto::units::{Micros, Timestamp};
 use super::super::observation::Newest;
 use super::max_filter::MaxFilter;
 use super::rate;
+use crate::flow::sequence::low_half;
 use crate::memory::allocated_for;
 
 /// Round trips that a rate counts for.
@@ -228,11 +229,6 @@ fn since(earlier: u32, later: u32) -> u32 {
 
 fn low_us(at: Timestamp) -> u32 {
     low_half(at.0 / 1_000)
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
-fn low_half(number: u64) -> u32 {
-    number as u32
 }
 
 #[cfg(test)]
