@@ -13,6 +13,8 @@ use crate::lab::path::Emulator;
 const VALUES_MOST: usize = 2_000;
 /// Worst single errors kept.
 const WORST_MOST: usize = 12;
+/// A cell that means nothing is tried this often in all, in one call or several.
+const TRIES_MOST: u32 = 3;
 /// A path is off when more than this part of its packets were over a millisecond late, or the mean lateness is above this.
 const LATE_PART_MOST: f64 = 0.01;
 const LATE_MEAN_MOST_US: f64 = 300.0;
@@ -198,6 +200,9 @@ pub struct CellResult {
     pub health: Health,
     /// Why it means nothing, where it does.
     pub fault: Option<String>,
+    /// How often it has run.
+    #[serde(default)]
+    pub tries: u32,
     /// Connections of the senders.
     pub flows: u64,
     /// Errors by kind.
@@ -267,6 +272,16 @@ pub struct Compared {
 }
 
 impl CellResult {
+    /// Whether it is this cell's. A plan that changed since has other cells under the same numbers.
+    pub fn is_of(&self, cell: &Cell) -> bool {
+        self.cell.as_ref() == Some(cell)
+    }
+
+    /// Whether it means nothing, and another try may.
+    pub fn is_tried_again(&self) -> bool {
+        self.fault.is_some() && self.tries < TRIES_MOST
+    }
+
     /// The errors of a kind, made where there are none yet.
     pub fn errors(&mut self, kind: &str) -> &mut Errors {
         self.errors.entry(kind.to_owned()).or_default()
@@ -327,6 +342,20 @@ mod tests {
         assert!(errors.values.len() <= VALUES_MOST + 1 && errors.values.len() > 1_000);
         assert_eq!(quantiles(errors.values), Some((0.5, 0.5)));
         assert_eq!(quantiles([]), None);
+    }
+
+    #[test]
+    fn a_result_of_another_plan_does_not_count_and_a_refused_one_is_tried_three_times() {
+        let cell = Cell::new(3, 7, &[0; super::super::factors::FACTORS]);
+        let refused = |tries| CellResult { fault: Some("late".to_owned()), tries, ..CellResult::default() };
+        assert!(refused(0).is_tried_again() && refused(2).is_tried_again());
+        assert!(!refused(3).is_tried_again() && !CellResult::default().is_tried_again());
+        let result = CellResult { cell: Some(cell.clone()), ..CellResult::default() };
+        let kept: CellResult = serde_json::from_slice(&serde_json::to_vec(&result).unwrap()).unwrap();
+        assert!(kept.is_of(&cell) && !kept.is_of(&Cell { seed: 8, ..cell.clone() }));
+        let mut other = cell;
+        other.levels.remove("disturbance");
+        assert!(!kept.is_of(&other), "a plan of other factors");
     }
 
     #[test]
