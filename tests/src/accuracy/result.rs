@@ -30,7 +30,7 @@ pub struct Health {
     pub delivered: u64,
     /// Packets lost at full queues.
     pub queue_drops: u64,
-    /// Packets lost by chance and in outages.
+    /// Packets lost by chance, in outages, and for their length.
     pub other_drops: u64,
     /// Packets the emulator lost itself.
     pub emulator_drops: u64,
@@ -60,7 +60,10 @@ impl Health {
         for link in emulator.counters().iter().flat_map(|path| [&path.down, &path.up]) {
             self.delivered += link.delivered.load(Relaxed);
             self.queue_drops += link.tail_drops.load(Relaxed);
-            self.other_drops += link.random_drops.load(Relaxed) + link.outage_drops.load(Relaxed);
+            self.other_drops += [&link.random_drops, &link.outage_drops, &link.too_big_drops]
+                .map(|drops| drops.load(Relaxed))
+                .iter()
+                .sum::<u64>();
             self.emulator_drops += link.emulator_drops.load(Relaxed);
             self.late_1ms += link.late_1ms.load(Relaxed);
             late_us += link.late_sum_ns.load(Relaxed) as f64 / 1e3;
@@ -187,6 +190,21 @@ pub struct NetworkResult {
     pub same_instants: Option<f64>,
     /// Mean of what a perfect observer would have sampled.
     pub perfect: Option<f64>,
+    /// Losses and ends in congestion avoidance that such an observer would have sampled.
+    #[serde(default)]
+    pub kernel_samples: u64,
+    /// Mean of the kernel's windows at its losses.
+    #[serde(default)]
+    pub losses: Option<f64>,
+    /// The largest lower bound by the kernel's account.
+    #[serde(default)]
+    pub bound: Option<f64>,
+    /// Of BBR: mean of the kernel's delivery rate times smallest round trip, at each flow's end.
+    #[serde(default)]
+    pub carried: Option<f64>,
+    /// The estimate of the default rule from the same samples, and whether it is a lower bound.
+    #[serde(default)]
+    pub by_default: Option<(f64, bool)>,
 }
 
 /// Everything kept of a cell.
