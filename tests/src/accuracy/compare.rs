@@ -1,6 +1,6 @@
 //! Holds the engine's word against the kernel's, for one cell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -67,7 +67,7 @@ pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<Cel
     }
     result.network = network(recording, &kernel, &seen, &same_instants);
     if cell.is("cc", "bbr") {
-        let shares: Vec<f64> = truth.values().filter_map(|flow| flow.share(flow.span_ns().1)).collect();
+        let shares: Vec<f64> = truth.values().filter_map(usual_share).collect();
         result.network.carried = mean(&shares);
     }
     Ok(result)
@@ -321,6 +321,8 @@ fn network(recording: &Recording, kernel: &[KernelSample], seen: &Seen, same_ins
         details.flat_map(|details| &details.samples).filter(|sample| sample.network == network).copied().collect();
     samples.sort_by_key(|sample| (sample.at, sample.connection));
     let losses = of(Reason::Loss);
+    let counted = kernel.iter().filter(|sample| matches!(sample.reason, Reason::Loss | Reason::End));
+    let connections: BTreeSet<FlowId> = counted.map(|sample| sample.flow).collect();
     NetworkResult {
         estimate: estimate.map(|estimate| estimate.share.segments_f64(estimate.mss)),
         why_not: view.and_then(|view| view.why_not).map(|why| NoEstimate::name(why).to_owned()),
@@ -328,11 +330,23 @@ fn network(recording: &Recording, kernel: &[KernelSample], seen: &Seen, same_ins
         same_instants: mean(same_instants),
         perfect: rules::mean_window(kernel),
         kernel_samples: (losses.len() + of(Reason::End).len()) as u64,
+        kernel_connections: connections.len() as u64,
         losses: mean(&losses),
         bound: of(Reason::LowerBound).into_iter().chain(of(Reason::SlowStartEnd)).max_by(f64::total_cmp),
         carried: None,
         by_default: self::estimate(network, &samples, &RobustRule::DEFAULT),
     }
+}
+
+/// A BBR flow's share: the median of its second half, since it has to find it, and since those that end last get that of the others.
+fn usual_share(flow: &FlowTruth) -> Option<f64> {
+    const LOOKS: u64 = 100;
+    let (first_ns, last_ns) = flow.span_ns();
+    let half_ns = (last_ns - first_ns) / 2;
+    let looks = (0..=LOOKS).map(|n| last_ns - half_ns * n / LOOKS);
+    let mut shares: Vec<f64> = looks.filter_map(|time_ns| flow.share(time_ns)).collect();
+    shares.sort_by(f64::total_cmp);
+    shares.get(shares.len() / 2).copied()
 }
 
 fn mean(values: &[f64]) -> Option<f64> {

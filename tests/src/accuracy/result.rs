@@ -193,13 +193,16 @@ pub struct NetworkResult {
     /// Losses and ends in congestion avoidance that such an observer would have sampled.
     #[serde(default)]
     pub kernel_samples: u64,
+    /// Connections that they were of.
+    #[serde(default)]
+    pub kernel_connections: u64,
     /// Mean of the kernel's windows at its losses.
     #[serde(default)]
     pub losses: Option<f64>,
     /// The largest lower bound by the kernel's account.
     #[serde(default)]
     pub bound: Option<f64>,
-    /// Of BBR: mean of the kernel's delivery rate times smallest round trip, at each flow's end.
+    /// Of BBR: mean over flows of the kernel's delivery rate times smallest round trip.
     #[serde(default)]
     pub carried: Option<f64>,
     /// The estimate of the default rule from the same samples, and whether it is a lower bound.
