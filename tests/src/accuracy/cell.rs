@@ -165,7 +165,8 @@ fn impairments(cell: &Cell, numbers: &Numbers) -> Impairments {
     let lasting = numbers.full_rtt().mul_f64(1.5) + Duration::from_millis(300);
     let every = (lasting * 10).max(Duration::from_secs(5));
     let episodes = Some(Episodes { first: every / 2, every, lasting });
-    let transfers = matches!(cell.level("work"), "30kb" | "200kb" | "reqresp");
+    // A small write ends with PSH, too: each of their segments would count as a tail.
+    let few_tails = matches!(cell.level("work"), "30kb" | "200kb" | "reqresp") && !cell.is("writes", "nagle");
     Impairments {
         loss: match cell.level("loss") {
             "0.1%" => 0.001,
@@ -175,7 +176,7 @@ fn impairments(cell: &Cell, numbers: &Numbers) -> Impairments {
         burst: cell.is("loss", "bursts").then_some(Burst { begin: 0.001, end: 0.25, loss: 1.0 }),
         single: None,
         tail_loss: match cell.level("disturbance") {
-            "tails" if transfers => 0.3,
+            "tails" if few_tails => 0.3,
             "tails" => 0.02,
             _ => 0.0,
         },
