@@ -12,14 +12,14 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use spand_proto::units::BytesPerSecond;
 
-use super::factors::{Cell, Numbers};
+use super::factors::{Cell, Numbers, RTT_GROWS};
 use super::result::Health;
 use crate::lab::link::Offloads;
 use crate::lab::namespace::Namespace;
-use crate::lab::path::{Burst, Cross, Episodes, Hop, Impairments, PathConfig, Queue, Reorder};
+use crate::lab::path::{Burst, Cross, DelayChange, Episodes, Hop, Impairments, MtuDrop, PathConfig, Queue, Reorder};
 use crate::lab::tap::Tap;
 use crate::lab::topology::{Access, MIRROR_DEVICE, NetworkPlan, Topology};
-use crate::lab::traffic::{Client, Plan, Server, Step, WRITE_BYTES};
+use crate::lab::traffic::{Client, Conduct, Plan, Server, Step, WRITE_BYTES};
 use crate::lab::truth::{Poller, Record, Row, SegmentTruth, Trace};
 
 /// `TCP_INFO` gives the kernel's accounts and a socket's end; windows come from every segment.
@@ -28,6 +28,13 @@ const POLL: Duration = Duration::from_millis(10);
 /// late; a sender's grows with its window, and what it held more would only be data still to send when the run is over.
 const RECEIVE_BUFFERS: &str = "4096 4194304 134217728";
 const SEND_BUFFERS: &str = "4096 65536 134217728";
+
+/// Under Nagle's algorithm: about half a segment.
+const SMALL_WRITE_BYTES: u32 = 700;
+/// The least that IPv6 allows, for both families.
+const MTU_AFTER_DROP: u32 = 1_280;
+/// No path here is as fast, so that this ceiling binds nobody: bytes per second.
+const PACE_MOST: u64 = 10_000_000_000;
 
 /// What a run left behind.
 #[derive(Debug)]
@@ -58,7 +65,14 @@ pub fn run(cell: &Cell, capture: &Path) -> Result<Recording> {
     let states = Trace::start_states(record.clone(), lab.port)?;
     let segments = SegmentTruth::start(record.clone(), lab.port)?;
     let tap = Tap::start(&lab.gateway, MIRROR_DEVICE, capture)?;
-    let server = Server::start(&lab.server, lab.port, cell.level("cc"), &poller)?;
+    let conduct = Conduct {
+        congestion_control: Some(cell.level("cc").to_owned()),
+        poller: Some(Arc::clone(&poller)),
+        pace_most: cell.is("pacing", "paced").then_some(PACE_MOST),
+        nagle: cell.is("writes", "nagle"),
+        ..Conduct::default()
+    };
+    let server = Server::start_with(&lab.server, lab.port, &conduct)?;
     let workers = (0..)
         .zip(&site.addresses)
         .map(|(n, address)| {
@@ -78,6 +92,8 @@ pub fn run(cell: &Cell, capture: &Path) -> Result<Recording> {
     thread::sleep(numbers.full_rtt() + Duration::from_millis(500));
 
     drop(server);
+    // It holds the poller, too.
+    drop(conduct);
     let trace_lost = states.finish()?;
     let segments_lost = segments.finish()?;
     drop(poller);
@@ -101,6 +117,7 @@ fn configure(cell: &Cell, server: &Namespace, clients: &Namespace) -> Result<()>
         namespace.sysctl("ipv4/tcp_wmem", SEND_BUFFERS)?;
         namespace.sysctl("ipv4/tcp_rmem", RECEIVE_BUFFERS)?;
     }
+    server.sysctl("ipv4/tcp_slow_start_after_idle", flag(!cell.is("idle", "kept")))?;
     clients.sysctl("ipv4/tcp_sack", flag(cell.is("sack", "sack")))?;
     clients.sysctl("ipv4/tcp_timestamps", flag(cell.is("timestamps", "ts")))?;
     if cell.is("acks", "quick") {
@@ -114,6 +131,11 @@ fn path(cell: &Cell, numbers: &Numbers) -> PathConfig {
     let half = numbers.rtt / 2;
     let mut path = PathConfig::bottleneck(numbers.rate, half, Queue::Packets(numbers.queue));
     path.seed = cell.seed;
+    if cell.is("change", "rtt") {
+        // On the way to the clients, so that a queue stands before it as without the change.
+        let delay = half + numbers.rtt.mul_f64(RTT_GROWS - 1.0);
+        path.down.hop.delay_change = Some(DelayChange { after: numbers.change_after, delay });
+    }
     if cell.is("marks", "ce") {
         path.down.hop.mark_above = Some((numbers.queue / 3).max(2));
     }
@@ -124,7 +146,9 @@ fn path(cell: &Cell, numbers: &Numbers) -> PathConfig {
         }
         // The narrow one comes second, so that a queue stands at the first only for moments.
         "two-hops" => {
-            let narrow = Hop { delay: half / 2, ..path.down.hop };
+            let later = |change: DelayChange| DelayChange { delay: change.delay.saturating_sub(half / 2), ..change };
+            let delay_change = path.down.hop.delay_change.map(later);
+            let narrow = Hop { delay: half / 2, delay_change, ..path.down.hop };
             let wide = BytesPerSecond(numbers.rate.0 * 5 / 4);
             path.down.hop = Hop::new(Some(wide), Queue::Packets(numbers.queue), half / 2);
             path.down = path.down.then([narrow]);
@@ -141,7 +165,8 @@ fn impairments(cell: &Cell, numbers: &Numbers) -> Impairments {
     let lasting = numbers.full_rtt().mul_f64(1.5) + Duration::from_millis(300);
     let every = (lasting * 10).max(Duration::from_secs(5));
     let episodes = Some(Episodes { first: every / 2, every, lasting });
-    let transfers = matches!(cell.level("work"), "30kb" | "200kb" | "reqresp");
+    // A small write ends with PSH, too: each of their segments would count as a tail.
+    let few_tails = matches!(cell.level("work"), "30kb" | "200kb" | "reqresp") && !cell.is("writes", "nagle");
     Impairments {
         loss: match cell.level("loss") {
             "0.1%" => 0.001,
@@ -151,7 +176,7 @@ fn impairments(cell: &Cell, numbers: &Numbers) -> Impairments {
         burst: cell.is("loss", "bursts").then_some(Burst { begin: 0.001, end: 0.25, loss: 1.0 }),
         single: None,
         tail_loss: match cell.level("disturbance") {
-            "tails" if transfers => 0.3,
+            "tails" if few_tails => 0.3,
             "tails" => 0.02,
             _ => 0.0,
         },
@@ -164,6 +189,7 @@ fn impairments(cell: &Cell, numbers: &Numbers) -> Impairments {
             _ => None,
         },
         duplicate: if cell.is("copies", "0.5%") { 0.005 } else { 0.0 },
+        mtu_drop: cell.is("change", "mtu").then_some(MtuDrop { after: numbers.change_after, bytes: MTU_AFTER_DROP }),
     }
 }
 
@@ -196,8 +222,10 @@ impl Work {
             _ => (stream, false),
         };
         let mut plan = Plan::new(cell.level("cc"), steps);
-        if cell.is("writes", "mss") {
-            plan.write_bytes = WRITE_BYTES / mss * mss;
+        match cell.level("writes") {
+            "mss" => plan.write_bytes = WRITE_BYTES / mss * mss,
+            "nagle" => plan.write_bytes = SMALL_WRITE_BYTES,
+            _ => {}
         }
         let pause = |dice: &mut StdRng| Duration::from_millis(dice.random_range(0..300));
         let connections = (0..if again { 400 } else { 1 }).map(|_| (plan.clone(), pause(&mut dice))).collect();
@@ -243,11 +271,12 @@ fn messages(dice: &mut StdRng, numbers: &Numbers, seconds: f64, whole: impl Fn(f
     steps
 }
 
-/// A constant 40 % of the path in pieces of 100 ms. No level of the design, which has its pauses: one of the small cases.
+/// A constant 40 % of the path in pieces of 100 ms; of more where a request has too few steps for that, which longer round trips need.
 fn steady(numbers: &Numbers, seconds: f64, whole: impl Fn(f64) -> f64) -> Vec<Step> {
-    let period = Duration::from_millis(100);
+    const PIECES_MOST: u32 = 125;
+    let period = Duration::from_secs_f64(seconds / f64::from(PIECES_MOST)).max(Duration::from_millis(100));
     let piece = whole(numbers.rate.0 as f64 / f64::from(numbers.flows) * 0.4 * period.as_secs_f64());
-    let pieces = (0..125).take_while(|n| f64::from(*n) * period.as_secs_f64() < seconds);
+    let pieces = (0..PIECES_MOST).take_while(|n| f64::from(*n) * period.as_secs_f64() < seconds);
     pieces.flat_map(|_| [Step::Send(whole_bytes(piece)), Step::Pause(period)]).collect()
 }
 

@@ -1,11 +1,15 @@
 //! Holds the engine's word against the kernel's, for one cell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use anyhow::Result;
-use spand_core::estimate::NoEstimate;
+use spand_core::config::WindowConfig;
+use spand_core::estimate::{NoEstimate, RobustRule, Rule};
 use spand_core::flow::sample::{Limiter, SampleReason, WindowSample};
+use spand_core::window::table::NetworkTable;
+use spand_proto::network::Network;
 
 use super::cell::Recording;
 use super::engine::{Moment, Seen, View, replay};
@@ -15,7 +19,7 @@ use super::names::flavours;
 use super::result::{CellResult, Compared, Found, NetworkResult, Worst};
 use super::truth::{FlowTruth, Held, flows};
 use crate::lab::truth::rules::{self, KernelSample, Reason};
-use crate::lab::truth::{CongestionState, FlowId};
+use crate::lab::truth::{CongestionState, FlowId, Row, Source};
 
 /// Time between two looks at a window.
 const PERIOD_NS: u64 = 100_000_000;
@@ -27,12 +31,17 @@ const END_APART_NS: u64 = 3_000_000_000;
 const TAP_BEHIND_NS: u64 = 300_000;
 /// Part of the packets that the tap loses in the second replay.
 const TAP_LOSS: f64 = 0.01;
+
 /// Replays `capture` and compares.
 pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<CellResult> {
-    let truth = flows(&recording.rows);
+    let since_ns = view_begins_ns(cell, &recording.rows);
+    let mut truth = flows(&recording.rows, since_ns);
+    for flow in truth.values_mut() {
+        flow.nagle = cell.is("writes", "nagle");
+    }
     let (moments, last_bytes) = moments(cell, &truth);
-    let seen = replay(capture, &moments, None)?;
-    let holed = replay(capture, &moments, Some((TAP_LOSS, cell.seed)))?;
+    let seen = replay(capture, &moments, since_ns, None)?;
+    let holed = replay(capture, &moments, since_ns, Some((TAP_LOSS, cell.seed)))?;
     let mut result = CellResult {
         cell: Some(cell.clone()),
         health: recording.health,
@@ -40,14 +49,16 @@ pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<Cel
         flows: truth.len() as u64,
         ..CellResult::default()
     };
-    let begin_ns = truth.values().map(|flow| flow.span_ns().0).min().unwrap_or(0);
+    let begin_ns = first_segment_ns(&recording.rows);
     for ((moment, view), holed) in moments.iter().zip(&seen.views).zip(&holed.views) {
         if let Some(flow) = truth.get(&moment.flow) {
             let last_byte = last_bytes.get(&moment.flow) == Some(&moment.time_ns);
             at_moment(&mut result, cell, flow, moment, *view, *holed, last_byte, begin_ns);
         }
     }
-    let kernel = rules::samples(&recording.rows);
+    // What went before decides whether a transfer lost nothing, so that the rules get all of it.
+    let mut kernel = rules::samples(&recording.rows);
+    kernel.retain(|sample| sample.time_ns >= since_ns);
     let same_instants = windows(&mut result, cell, &truth, &kernel, &seen, begin_ns);
     events(&mut result, &truth, &seen, begin_ns);
     flavours(&mut result, &truth, &moments, &seen, begin_ns);
@@ -55,7 +66,26 @@ pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<Cel
         of_flow(&mut result, truth, seen.reports.get(flow));
     }
     result.network = network(recording, &kernel, &seen, &same_instants);
+    if cell.is("cc", "bbr") {
+        let shares: Vec<f64> = truth.values().filter_map(usual_share).collect();
+        result.network.carried = mean(&shares);
+    }
     Ok(result)
+}
+
+/// When what the engine sees begins, by the clock of captures: for a tap that comes late after a quarter of the run, with connections
+/// under way.
+pub fn view_begins_ns(cell: &Cell, rows: &[Row]) -> u64 {
+    match cell.numbers().seconds {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a minute")]
+        Some(seconds) if cell.is("start", "midstream") => first_segment_ns(rows) + (seconds / 4.0 * 1e9) as u64,
+        _ => 0,
+    }
+}
+
+fn first_segment_ns(rows: &[Row]) -> u64 {
+    let first = rows.iter().find(|row| matches!(row.source, Source::SegmentIn | Source::SegmentOut));
+    first.map_or(0, |row| row.time_ns)
 }
 
 /// How long what passes the tap takes to the sender. The window follows acknowledgements, so what the gateway says at a
@@ -109,6 +139,9 @@ fn at_moment(
     match segments(view) {
         Some(window) => {
             result.errors(kind).add(window, cwnd);
+            if flow.began_before {
+                result.errors("window_midstream").add(window, cwnd);
+            }
             if quiet && !last_byte {
                 result.errors(&format!("{periodic}_open")).add(window, cwnd);
             }
@@ -143,7 +176,7 @@ fn at_moment(
                 state: row.ca_state.map_or("?", CongestionState::name).to_owned(),
             });
         }
-        None => result.count_limit("(window not known)", kind),
+        None => result.count_limit("(window not known)", if flow.began_before { "window_midstream" } else { kind }),
     }
     if !last_byte
         && let (Some(view), Some(kernel)) = (view, row.srtt_us)
@@ -279,14 +312,56 @@ fn of_flow(result: &mut CellResult, truth: &FlowTruth, report: Option<&spand_cor
 fn network(recording: &Recording, kernel: &[KernelSample], seen: &Seen, same_instants: &[f64]) -> NetworkResult {
     let view = seen.networks.iter().find(|view| view.network.prefix() == recording.network);
     let estimate = view.and_then(|view| view.estimate.as_ref());
-    let mean = |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+    let of = |reason| -> Vec<f64> {
+        kernel.iter().filter(|sample| sample.reason == reason).map(|sample| sample.segments).collect()
+    };
+    let network = Network::new(recording.network);
+    let details = seen.reports.values().filter_map(|report| report.details.as_ref());
+    let mut samples: Vec<WindowSample> =
+        details.flat_map(|details| &details.samples).filter(|sample| sample.network == network).copied().collect();
+    samples.sort_by_key(|sample| (sample.at, sample.connection));
+    let losses = of(Reason::Loss);
+    let counted = kernel.iter().filter(|sample| matches!(sample.reason, Reason::Loss | Reason::End));
+    let connections: BTreeSet<FlowId> = counted.map(|sample| sample.flow).collect();
     NetworkResult {
         estimate: estimate.map(|estimate| estimate.share.segments_f64(estimate.mss)),
         why_not: view.and_then(|view| view.why_not).map(|why| NoEstimate::name(why).to_owned()),
         samples: view.map_or(0, |view| view.samples),
         same_instants: mean(same_instants),
         perfect: rules::mean_window(kernel),
+        kernel_samples: (losses.len() + of(Reason::End).len()) as u64,
+        kernel_connections: connections.len() as u64,
+        losses: mean(&losses),
+        bound: of(Reason::LowerBound).into_iter().chain(of(Reason::SlowStartEnd)).max_by(f64::total_cmp),
+        carried: None,
+        by_default: self::estimate(network, &samples, &RobustRule::DEFAULT),
     }
+}
+
+/// A BBR flow's share: the median of its second half, since it has to find it, and since those that end last get that of the others.
+fn usual_share(flow: &FlowTruth) -> Option<f64> {
+    const LOOKS: u64 = 100;
+    let (first_ns, last_ns) = flow.span_ns();
+    let half_ns = (last_ns - first_ns) / 2;
+    let looks = (0..=LOOKS).map(|n| last_ns - half_ns * n / LOOKS);
+    let mut shares: Vec<f64> = looks.filter_map(|time_ns| flow.share(time_ns)).collect();
+    shares.sort_by(f64::total_cmp);
+    shares.get(shares.len() / 2).copied()
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// What a rule makes of these samples, which are in order of time: in segments, and whether it is a lower bound.
+pub fn estimate(network: Network, samples: &[WindowSample], rule: &'static dyn Rule) -> Option<(f64, bool)> {
+    let mut table = NetworkTable::with_rule(WindowConfig::default(), NonZeroUsize::MIN, rule, 0);
+    for sample in samples {
+        table.add(sample);
+        while table.poll_event().is_some() {}
+    }
+    let estimate = table.estimate(network, samples.last()?.at)?;
+    Some((estimate.share.segments_f64(estimate.mss), estimate.is_lower_bound))
 }
 
 /// How often something was found, of all cells together.

@@ -65,8 +65,8 @@ pub struct Seen {
     pub networks: Vec<NetworkView>,
 }
 
-/// Replays `capture`; `moments` are sorted. `lost` is the part of packets that the tap loses, by dice of a seed.
-pub fn replay(capture: &Path, moments: &[Moment], lost: Option<(f64, u64)>) -> Result<Seen> {
+/// Replays `capture` from `since_ns` on; `moments` are sorted. `lost` is the part of packets that the tap loses, by dice of a seed.
+pub fn replay(capture: &Path, moments: &[Moment], since_ns: u64, lost: Option<(f64, u64)>) -> Result<Seen> {
     let internal = vec![IpNet::from(std::net::IpAddr::V4(SERVER_V4)), IpNet::from(std::net::IpAddr::V6(SERVER_V6))];
     let config = EngineConfig {
         internal,
@@ -88,6 +88,9 @@ pub fn replay(capture: &Path, moments: &[Moment], lost: Option<(f64, u64)>) -> R
     loop {
         match source.next_packet().with_context(|| format!("reading {}", capture.display()))? {
             Next::Packet(packet) => {
+                if packet.timestamp.0 < since_ns {
+                    continue;
+                }
                 if dice.as_mut().is_some_and(|(part, dice)| dice.random::<f64>() < *part) {
                     continue;
                 }

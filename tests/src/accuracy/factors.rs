@@ -20,23 +20,23 @@ const fn factor(name: &'static str, levels: &'static [(&'static str, u32)]) -> F
 }
 
 /// Number of factors.
-pub const FACTORS: usize = 20;
+pub const FACTORS: usize = 24;
 
 /// All factors. The first six are the heart of the design; the others are mostly at their first level, so that a cell has a
 /// few difficulties and not all of them, but every pair of levels meets at least once.
 pub const ALL: [Factor; FACTORS] = [
     factor("cc", &[("reno", 1), ("cubic", 1), ("bbr", 1)]),
     factor("rate", &[("1.6mbit", 1), ("10mbit", 1), ("50mbit", 1), ("100mbit", 1)]),
-    factor("rtt", &[("20ms", 1), ("100ms", 1), ("200ms", 1), ("400ms", 1)]),
-    factor("buffer", &[("10pkt", 1), ("0.5bdp", 1), ("1bdp", 1), ("2bdp", 1)]),
-    factor("work", &[("bulk", 2), ("30kb", 1), ("200kb", 1), ("reqresp", 1), ("receiver", 1)]),
+    factor("rtt", &[("20ms", 1), ("5ms", 1), ("100ms", 1), ("200ms", 1), ("400ms", 1)]),
+    factor("buffer", &[("10pkt", 1), ("0.5bdp", 1), ("1bdp", 1), ("2bdp", 1), ("8bdp", 1)]),
+    factor("work", &[("bulk", 2), ("30kb", 1), ("200kb", 1), ("reqresp", 1), ("steady", 1), ("receiver", 1)]),
     factor("flows", &[("1", 1), ("4", 1), ("16", 1)]),
     factor("acks", &[("delayed", 2), ("quick", 1)]),
     factor("sack", &[("sack", 4), ("nosack", 1)]),
     factor("timestamps", &[("ts", 4), ("nots", 1)]),
     factor("offloads", &[("off", 2), ("on", 1)]),
     factor("tap", &[("0ms", 4), ("1ms", 1), ("5ms", 1)]),
-    factor("writes", &[("free", 3), ("mss", 1)]),
+    factor("writes", &[("free", 6), ("mss", 1), ("nagle", 1)]),
     factor("family", &[("v4", 2), ("v6", 1)]),
     factor("loss", &[("none", 8), ("0.1%", 1), ("1%", 1), ("bursts", 1)]),
     factor("reordering", &[("none", 8), ("slight", 1), ("heavy", 1)]),
@@ -45,6 +45,10 @@ pub const ALL: [Factor; FACTORS] = [
     factor("jitter", &[("none", 6), ("2ms", 1)]),
     factor("copies", &[("none", 8), ("0.5%", 1)]),
     factor("sharing", &[("none", 6), ("pareto", 1), ("two-hops", 1)]),
+    factor("pacing", &[("none", 8), ("paced", 1)]),
+    factor("idle", &[("restart", 8), ("kept", 1)]),
+    factor("start", &[("seen", 8), ("midstream", 1)]),
+    factor("change", &[("none", 9), ("rtt", 1), ("mtu", 1)]),
 ];
 
 /// One choice of levels, by their numbers in [`ALL`].
@@ -71,9 +75,10 @@ impl Cell {
         Self { number, seed, levels: named.collect() }
     }
 
-    /// The level of a factor.
+    /// The level of a factor. What was kept before there was the factor is at its first level.
     pub fn level(&self, factor: &str) -> &str {
-        self.levels.get(factor).map_or("?", String::as_str)
+        let first = || ALL.iter().find(|known| known.name == factor)?.levels.first().map(|(name, _)| *name);
+        self.levels.get(factor).map(String::as_str).or_else(first).unwrap_or("?")
     }
 
     /// Whether a factor is at this level.
@@ -87,7 +92,8 @@ impl Cell {
         let core = ALL.iter().take(6).map(|factor| self.level(factor.name).to_owned());
         let rest = ALL.iter().skip(6).filter(|factor| !usual(factor));
         let rest = rest.map(|factor| match self.level(factor.name) {
-            level @ ("on" | "mss" | "none" | "0.1%" | "1%" | "0.5%" | "2ms" | "1ms" | "5ms" | "slight" | "heavy") => {
+            level @ ("on" | "mss" | "none" | "0.1%" | "1%" | "0.5%" | "2ms" | "1ms" | "5ms" | "slight" | "heavy"
+            | "kept" | "rtt" | "mtu") => {
                 format!("{} {level}", factor.name)
             }
             level => level.to_owned(),
@@ -114,18 +120,24 @@ impl Cell {
 pub struct Numbers {
     /// Bottleneck in IP bytes.
     pub rate: BytesPerSecond,
-    /// Round trip of the empty path.
+    /// Round trip of the empty path, as the run begins.
     pub rtt: Duration,
+    /// The longest that it has: another one where the path changes.
+    pub rtt_most: Duration,
     /// Packets before the bottleneck.
     pub queue: u32,
     /// Flows side by side.
     pub flows: u8,
     /// Seconds of the run; `None` where the levels do not go together.
     pub seconds: Option<f64>,
+    /// When the path changes, where it does, from its first packet.
+    pub change_after: Duration,
 }
 
 /// Largest IP packet here.
 pub const PACKET_BYTES: f64 = 1_500.0;
+/// A round trip that changes grows to this many times what it was: 40 to 100 ms.
+pub const RTT_GROWS: f64 = 2.5;
 /// A run lasts at least and at most this long.
 const SECONDS_LEAST: f64 = 8.0;
 const SECONDS_MOST: f64 = 60.0;
@@ -141,20 +153,27 @@ impl Numbers {
             Ok(products) => (bdp * products).ceil().max(2.0),
             Err(_) => 10.0,
         };
-        let packets_per_second = rate / PACKET_BYTES;
-        let capacity = bdp + queue;
-        let full_rtt = rtt_ms / 1e3 + queue / packets_per_second;
-        let share = capacity / f64::from(flows);
+        let grows = if level("change") == "rtt" { RTT_GROWS } else { 1.0 };
+        let lasting = |grown: f64| {
+            let capacity = bdp * grown + queue;
+            let full_rtt = rtt_ms / 1e3 * grown + queue * PACKET_BYTES / rate;
+            seconds(&level, capacity / f64::from(flows), capacity, full_rtt)
+        };
         // No factor of the design: the small cases say how long they are.
-        let configured = level("seconds").parse().ok();
-        let seconds = configured.or_else(|| seconds(&level, share, capacity, full_rtt));
+        let configured: Option<f64> = level("seconds").parse().ok();
+        // Each of two round trips gets its part of the run.
+        let parts = lasting(1.0).zip(if grows > 1.0 { lasting(grows) } else { Some(0.0) });
+        let seconds = configured.or_else(|| parts.map(|(before, after)| (before + after).min(SECONDS_MOST)));
+        let before = parts.filter(|(_, after)| *after > 0.0).map_or(0.5, |(before, after)| before / (before + after));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "levels are small")]
         Self {
             rate: BytesPerSecond(rate as u64),
             rtt: Duration::from_secs_f64(rtt_ms / 1e3),
+            rtt_most: Duration::from_secs_f64(rtt_ms / 1e3 * grows),
             queue: queue as u32,
             flows,
             seconds,
+            change_after: Duration::from_secs_f64(seconds.unwrap_or_default() * before),
         }
     }
 
@@ -171,15 +190,19 @@ impl Numbers {
         self.rate.0 as f64 * self.rtt.as_secs_f64() / PACKET_BYTES + f64::from(self.queue)
     }
 
-    /// Round trip with the queue full.
+    /// The longest round trip with the queue full.
     pub fn full_rtt(&self) -> Duration {
-        self.rtt + Duration::from_secs_f64(f64::from(self.queue) * PACKET_BYTES / self.rate.0 as f64)
+        self.rtt_most + Duration::from_secs_f64(f64::from(self.queue) * PACKET_BYTES / self.rate.0 as f64)
     }
 }
 
 /// How long such a cell must run. `None`: its sawtooth is longer than the longest run, nothing in it would be limited by what
-/// its name says, or a recovery without SACK would take all of the run.
+/// its name says, a recovery without SACK would take all of the run, or a level would change nothing.
 fn seconds<'a>(level: &impl Fn(&'static str) -> &'a str, share: f64, capacity: f64, full_rtt: f64) -> Option<f64> {
+    // BBR paces always, so that a pacer changes nothing.
+    if level("cc") == "bbr" && level("pacing") == "paced" {
+        return None;
+    }
     let long = matches!(level("work"), "bulk" | "receiver");
     if level("sack") == "nosack" && long && capacity > 250.0 {
         return None;

@@ -13,6 +13,8 @@ use crate::lab::path::Emulator;
 const VALUES_MOST: usize = 2_000;
 /// Worst single errors kept.
 const WORST_MOST: usize = 12;
+/// A cell that means nothing is tried this often in all, in one call or several.
+const TRIES_MOST: u32 = 3;
 /// A path is off when more than this part of its packets were over a millisecond late, or the mean lateness is above this.
 const LATE_PART_MOST: f64 = 0.01;
 const LATE_MEAN_MOST_US: f64 = 300.0;
@@ -28,7 +30,7 @@ pub struct Health {
     pub delivered: u64,
     /// Packets lost at full queues.
     pub queue_drops: u64,
-    /// Packets lost by chance and in outages.
+    /// Packets lost by chance, in outages, and for their length.
     pub other_drops: u64,
     /// Packets the emulator lost itself.
     pub emulator_drops: u64,
@@ -58,7 +60,10 @@ impl Health {
         for link in emulator.counters().iter().flat_map(|path| [&path.down, &path.up]) {
             self.delivered += link.delivered.load(Relaxed);
             self.queue_drops += link.tail_drops.load(Relaxed);
-            self.other_drops += link.random_drops.load(Relaxed) + link.outage_drops.load(Relaxed);
+            self.other_drops += [&link.random_drops, &link.outage_drops, &link.too_big_drops]
+                .map(|drops| drops.load(Relaxed))
+                .iter()
+                .sum::<u64>();
             self.emulator_drops += link.emulator_drops.load(Relaxed);
             self.late_1ms += link.late_1ms.load(Relaxed);
             late_us += link.late_sum_ns.load(Relaxed) as f64 / 1e3;
@@ -185,6 +190,24 @@ pub struct NetworkResult {
     pub same_instants: Option<f64>,
     /// Mean of what a perfect observer would have sampled.
     pub perfect: Option<f64>,
+    /// Losses and ends in congestion avoidance that such an observer would have sampled.
+    #[serde(default)]
+    pub kernel_samples: u64,
+    /// Connections that they were of.
+    #[serde(default)]
+    pub kernel_connections: u64,
+    /// Mean of the kernel's windows at its losses.
+    #[serde(default)]
+    pub losses: Option<f64>,
+    /// The largest lower bound by the kernel's account.
+    #[serde(default)]
+    pub bound: Option<f64>,
+    /// Of BBR: mean over flows of the kernel's delivery rate times smallest round trip.
+    #[serde(default)]
+    pub carried: Option<f64>,
+    /// The estimate of the default rule from the same samples, and whether it is a lower bound.
+    #[serde(default)]
+    pub by_default: Option<(f64, bool)>,
 }
 
 /// Everything kept of a cell.
@@ -198,6 +221,9 @@ pub struct CellResult {
     pub health: Health,
     /// Why it means nothing, where it does.
     pub fault: Option<String>,
+    /// How often it has run.
+    #[serde(default)]
+    pub tries: u32,
     /// Connections of the senders.
     pub flows: u64,
     /// Errors by kind.
@@ -267,6 +293,16 @@ pub struct Compared {
 }
 
 impl CellResult {
+    /// Whether it is this cell's. A plan that changed since has other cells under the same numbers.
+    pub fn is_of(&self, cell: &Cell) -> bool {
+        self.cell.as_ref() == Some(cell)
+    }
+
+    /// Whether it means nothing, and another try may.
+    pub fn is_tried_again(&self) -> bool {
+        self.fault.is_some() && self.tries < TRIES_MOST
+    }
+
     /// The errors of a kind, made where there are none yet.
     pub fn errors(&mut self, kind: &str) -> &mut Errors {
         self.errors.entry(kind.to_owned()).or_default()
@@ -327,6 +363,20 @@ mod tests {
         assert!(errors.values.len() <= VALUES_MOST + 1 && errors.values.len() > 1_000);
         assert_eq!(quantiles(errors.values), Some((0.5, 0.5)));
         assert_eq!(quantiles([]), None);
+    }
+
+    #[test]
+    fn a_result_of_another_plan_does_not_count_and_a_refused_one_is_tried_three_times() {
+        let cell = Cell::new(3, 7, &[0; super::super::factors::FACTORS]);
+        let refused = |tries| CellResult { fault: Some("late".to_owned()), tries, ..CellResult::default() };
+        assert!(refused(0).is_tried_again() && refused(2).is_tried_again());
+        assert!(!refused(3).is_tried_again() && !CellResult::default().is_tried_again());
+        let result = CellResult { cell: Some(cell.clone()), ..CellResult::default() };
+        let kept: CellResult = serde_json::from_slice(&serde_json::to_vec(&result).unwrap()).unwrap();
+        assert!(kept.is_of(&cell) && !kept.is_of(&Cell { seed: 8, ..cell.clone() }));
+        let mut other = cell;
+        other.levels.remove("disturbance");
+        assert!(!kept.is_of(&other), "a plan of other factors");
     }
 
     #[test]

@@ -61,11 +61,23 @@ pub struct FlowTruth {
     pub(super) states: Vec<(u64, CongestionState)>,
     /// Rows of `TCP_INFO`, by time.
     infos: Vec<Row>,
+    /// It began before the view of it: what happened by then was for nobody to see.
+    pub(super) began_before: bool,
+    /// Retransmissions by then.
+    retransmissions_before: u32,
+    /// Nagle's algorithm holds what is less than a segment.
+    pub(super) nagle: bool,
 }
 
-/// All flows of `rows`, which are sorted by time.
-pub fn flows(rows: &[Row]) -> BTreeMap<FlowId, FlowTruth> {
+/// All flows of `rows`, which are sorted by time, from `since_ns` on.
+pub fn flows(rows: &[Row], since_ns: u64) -> BTreeMap<FlowId, FlowTruth> {
     let mut flows: BTreeMap<FlowId, FlowTruth> = BTreeMap::new();
+    let (before, rows) = rows.split_at(rows.partition_point(|row| row.time_ns < since_ns));
+    for row in before {
+        let flow = flows.entry(row.flow()).or_default();
+        flow.began_before = true;
+        flow.retransmissions_before = flow.retransmissions_before.max(row.total_retrans.unwrap_or(0));
+    }
     for row in rows {
         let flow = flows.entry(row.flow()).or_default();
         match row.source {
@@ -117,7 +129,7 @@ impl FlowTruth {
             Some(Held::Window)
         } else if count(|row| row.limit == Some(Limit::Receiver)) > 0 {
             Some(Held::Receiver)
-        } else if count(|row| row.source == Source::SegmentIn && row.notsent_bytes == Some(0)) > 0 {
+        } else if round.iter().any(|row| row.source == Source::SegmentIn && self.is_dry(row)) {
             Some(Held::Application)
         } else if count(|row| row.source == Source::SegmentIn) > 0 {
             Some(Held::Pacing)
@@ -125,6 +137,12 @@ impl FlowTruth {
             // Only timers were at work.
             None
         }
+    }
+
+    /// Whether there is nothing that may be sent, whatever the windows.
+    fn is_dry(&self, row: &Row) -> bool {
+        let kept = if self.nagle { row.mss.unwrap_or(0).saturating_sub(1) } else { 0 };
+        row.notsent_bytes.is_some_and(|unsent| unsent <= kept)
     }
 
     /// When the last new byte was sent.
@@ -141,7 +159,8 @@ impl FlowTruth {
         for (at_ns, state) in &self.states {
             let kind = match state {
                 CongestionState::Recovery => Some(Kind::Recovery),
-                CongestionState::Loss => Some(Kind::Timeout),
+                // What an MTU that drops makes the kernel cut up and send again is none (`tcp_simple_retransmit`).
+                CongestionState::Loss => (!self.cut_up(*at_ns)).then_some(Kind::Timeout),
                 CongestionState::Reduced => Some(Kind::Reduction),
                 CongestionState::Open | CongestionState::Disorder => None,
             };
@@ -152,6 +171,13 @@ impl FlowTruth {
             before = *state;
         }
         events
+    }
+
+    /// Whether segments became smaller at `time_ns`.
+    fn cut_up(&self, time_ns: u64) -> bool {
+        let next = self.rows.partition_point(|row| row.time_ns < time_ns);
+        let mss = |at: usize| self.rows.get(at)?.mss;
+        next.checked_sub(1).and_then(mss).zip(mss(next)).is_some_and(|(before, after)| after < before)
     }
 
     /// BBR's share in segments at `time_ns`: the highest delivery rate of the last ten round trips that the application did
@@ -189,8 +215,11 @@ impl FlowTruth {
         (times.len() >= 5).then(|| times.iter().sum::<f64>() / times.len() as f64)
     }
 
-    /// Smallest round trip in microseconds.
+    /// Smallest round trip in microseconds; `None` where it may be one of those out of view.
     pub fn min_rtt_us(&self) -> Option<u32> {
+        if self.began_before {
+            return None;
+        }
         self.infos.iter().filter_map(|row| row.min_rtt_us).min()
     }
 
@@ -199,10 +228,11 @@ impl FlowTruth {
         self.rows.last()?.mss
     }
 
-    /// Retransmissions ever. The socket may close after its last `tcp_info`, and its FIN be sent again after that: each segment
+    /// Retransmissions in view. The socket may close after its last `tcp_info`, and its FIN be sent again after that: each segment
     /// tells the count too.
     pub fn retransmissions(&self) -> Option<u32> {
-        self.rows.iter().chain(&self.infos).filter_map(|row| row.total_retrans).max()
+        let all = self.rows.iter().chain(&self.infos).filter_map(|row| row.total_retrans).max();
+        all.map(|all| all.saturating_sub(self.retransmissions_before))
     }
 
     /// The window just before `time_ns`.
@@ -243,6 +273,25 @@ mod tests {
     }
 
     #[test]
+    fn a_view_that_begins_late_knows_nothing_of_what_was_before() {
+        let counted = |ms, source, total| Row { total_retrans: Some(total), ..row(ms, source, 10, 1, 0) };
+        let rows = [counted(10, Source::SegmentIn, 3), counted(20, Source::Info, 3), counted(30, Source::SegmentIn, 5)];
+        let all =
+            |since_ms: u64| flows(&[rows[0], rows[1], rows[2], counted(40, Source::Info, 5)], since_ms * 1_000_000);
+        let whole = all(0).into_values().next().unwrap();
+        assert_eq!(
+            (whole.retransmissions(), whole.span_ns(), whole.began_before),
+            (Some(5), (10_000_000, 30_000_000), false)
+        );
+        let late = all(25).into_values().next().unwrap();
+        assert_eq!(
+            (late.retransmissions(), late.span_ns(), late.began_before),
+            (Some(2), (30_000_000, 30_000_000), true)
+        );
+        assert!(all(50).is_empty());
+    }
+
+    #[test]
     fn the_pace_of_a_start_tells_of_a_rate_between_two_readings() {
         let paced = |ms, pacing_rate, ssthresh| Row {
             pacing_rate: Some(pacing_rate),
@@ -274,6 +323,17 @@ mod tests {
         // A timeout fires before it.
         flow.states = vec![(15_000_000, CongestionState::Loss)];
         assert!(flow.at(11_000_000).is_none());
+        assert_eq!(flow.events(), [(15_000_000, Kind::Timeout)]);
+        let sized = |mut row: Row, mss| {
+            row.mss = Some(mss);
+            row
+        };
+        flow.rows = vec![
+            sized(row(10, Source::SegmentIn, 10, 10, 5_000), 1_448),
+            sized(row(20, Source::SegmentIn, 11, 11, 5_000), 1_228),
+        ];
+        assert_eq!(flow.events(), [], "an MTU that drops");
+        flow.rows.clear();
         flow.states.push((35_000_000, CongestionState::Loss));
         flow.states.push((45_000_000, CongestionState::Open));
         assert_eq!(flow.events(), [(15_000_000, Kind::Timeout), (35_000_000, Kind::Timeout)]);
@@ -291,6 +351,10 @@ mod tests {
         assert_eq!(held(vec![receiver, end], &mut flow), Some(Held::Receiver));
         assert_eq!(held(vec![row(15, Source::SegmentIn, 20, 3, 0), end], &mut flow), Some(Held::Application));
         assert_eq!(held(vec![row(15, Source::SegmentIn, 20, 3, 9_000), end], &mut flow), Some(Held::Pacing));
+        let part = Row { mss: Some(1_000), ..row(15, Source::SegmentIn, 20, 3, 999) };
+        assert_eq!(held(vec![part, end], &mut flow), Some(Held::Pacing));
+        flow.nagle = true;
+        assert_eq!(held(vec![part, end], &mut flow), Some(Held::Application));
         assert_eq!(held(vec![row(15, Source::SegmentIn, 20, 20, 0), end], &mut flow), Some(Held::Window));
     }
 }

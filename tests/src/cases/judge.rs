@@ -69,7 +69,7 @@ pub fn facts(rows: &[Row], result: &CellResult) -> BTreeMap<String, u64> {
         }
     }
     add("transfers", result.health.transfers);
-    for flow in flows(rows).into_keys() {
+    for flow in flows(rows, 0).into_keys() {
         let mut before: Option<&Row> = None;
         for row in rows.iter().filter(|row| row.flow() == flow && row.source != Source::Info) {
             if !row.source.is_full() {

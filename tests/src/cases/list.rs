@@ -12,8 +12,6 @@ use crate::accuracy::factors::{ALL, Cell, Factor};
 const NUMBERS: [&str; 5] = ["rate", "rtt", "buffer", "flows", "tap"];
 /// No factor of the design, but a case may state it.
 const SECONDS: &str = "seconds";
-/// Work that only cases do: a constant part of the path's rate.
-const STEADY: &str = "steady";
 
 /// Where the cases lie.
 pub fn folder() -> PathBuf {
@@ -108,5 +106,5 @@ fn is_known(factor: &str, level: &str) -> bool {
     }
     let Some(factor) = ALL.iter().find(|known| known.name == factor) else { return false };
     let is_number = NUMBERS.contains(&factor.name) && level.starts_with(|first: char| first.is_ascii_digit());
-    is_number || level == STEADY || factor.levels.iter().any(|(known, _)| *known == level)
+    is_number || factor.levels.iter().any(|(known, _)| *known == level)
 }

@@ -3,19 +3,17 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
-use std::num::NonZeroUsize;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use flate2::read::GzDecoder;
 use ipnet::IpNet;
 use serde::Deserialize;
-use spand_core::config::WindowConfig;
-use spand_core::estimate::{RobustRule, Rule, SpandRule};
+use spand_core::estimate::{RobustRule, SpandRule};
 use spand_core::flow::sample::WindowSample;
-use spand_core::window::table::NetworkTable;
 use spand_proto::network::Network;
 
+use crate::accuracy::compare::{estimate, view_begins_ns};
 use crate::accuracy::engine;
 use crate::accuracy::factors::Cell;
 use crate::accuracy::truth::flows;
@@ -90,10 +88,12 @@ fn read(folder: &Path) -> Result<Option<Kept>> {
     }
     let mut csv = csv::Reader::from_reader(GzDecoder::new(BufReader::new(File::open(folder.join("truth.csv.gz"))?)));
     let rows: Vec<Row> = csv.deserialize().collect::<Result<_, _>>()?;
-    let seen = engine::replay(&folder.join("capture.pcap.gz"), &[], None)?;
+    let since_ns = view_begins_ns(&about.cell, &rows);
+    let seen = engine::replay(&folder.join("capture.pcap.gz"), &[], since_ns, None)?;
     let network = Network::new(about.network);
     let mut found: Vec<WindowSample> = Vec::new();
-    let (truth, kernel) = (flows(&rows), samples(&rows));
+    let truth = flows(&rows, since_ns);
+    let kernel: Vec<_> = samples(&rows).into_iter().filter(|sample| sample.time_ns >= since_ns).collect();
     let mut same = Vec::new();
     for (flow, report) in &seen.reports {
         let samples =
@@ -133,19 +133,9 @@ fn read(folder: &Path) -> Result<Option<Kept>> {
         losses: count(true),
         ends: count(false),
         kernel_peaks: peaks.len(),
-        spand: estimate(network, &found, &SpandRule),
-        robust: estimate(network, &found, &RobustRule::DEFAULT),
+        spand: estimate(network, &found, &SpandRule).map(|(share, _)| share),
+        robust: estimate(network, &found, &RobustRule::DEFAULT).map(|(share, _)| share),
         same_instants: mean(&same),
         peak_share: mean(&peaks),
     }))
-}
-
-fn estimate(network: Network, samples: &[WindowSample], rule: &'static dyn Rule) -> Option<f64> {
-    let mut table = NetworkTable::with_rule(WindowConfig::default(), NonZeroUsize::MIN, rule, 0);
-    for sample in samples {
-        table.add(sample);
-        while table.poll_event().is_some() {}
-    }
-    let estimate = table.estimate(network, samples.last()?.at)?;
-    Some(estimate.share.segments_f64(estimate.mss))
 }

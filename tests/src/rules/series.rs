@@ -60,7 +60,7 @@ impl Series {
             return Ok(None);
         };
         let seen =
-            engine::replay(&place.capture(), &[], None).with_context(|| format!("replaying {}", scenario.name))?;
+            engine::replay(&place.capture(), &[], 0, None).with_context(|| format!("replaying {}", scenario.name))?;
         let network = Network::new(prefix(0));
         let mut samples = Vec::new();
         for (flow, report) in &seen.reports {

@@ -34,10 +34,13 @@ pub(super) fn faults(text: &mut String, results: &[CellResult]) -> Result<()> {
     if faulty.is_empty() {
         return Ok(());
     }
-    writeln!(text, "\n## Cells that count for nothing\n\n| cell | what | fault | load |\n| --- | --- | --- | --- |")?;
+    writeln!(
+        text,
+        "\n## Cells that count for nothing\n\n| cell | what | fault | tries | load |\n| --- | --- | --- | --- | --- |"
+    )?;
     for result in faulty {
         let fault = result.fault.as_deref().unwrap_or_default();
-        writeln!(text, "| {} | {fault} | {:.1} |", title(result), result.health.load)?;
+        writeln!(text, "| {} | {fault} | {} | {:.1} |", title(result), result.tries, result.health.load)?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
-//! Tables and plots of what the cells gave, worst cells first.
+//! Tables and plots of what the cells gave: the estimates that users get, then the worst cells.
 
 mod cells;
+mod estimates;
 mod figures;
 mod groups;
 mod networks;
@@ -43,6 +44,7 @@ pub fn write(page: &Path, header: &str, planned: usize, results: &[CellResult]) 
         "{} of {planned} cells ran; {faulty} of them count for nothing, since their path or record was off.\n",
         results.len()
     )?;
+    estimates::estimates(&mut text, &sound)?;
     figures::worst_cells(&mut text, &sound)?;
     figures::targets(&mut text, &sound)?;
     words::events(&mut text, &sound)?;

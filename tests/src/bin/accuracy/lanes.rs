@@ -15,8 +15,6 @@ use spand_tests::accuracy::result::CellResult;
 pub(crate) const AROUND_S: f64 = 6.0;
 /// Bottlenecks that run at one time may add up to this many bytes per second (160 Mbit/s): above, the emulators fall behind.
 const RATE_MOST: u64 = 20_000_000;
-/// A cell whose path was off is tried this often in all.
-const TRIES: u32 = 2;
 
 /// What to run, and until when.
 pub(crate) struct Slice<'a> {
@@ -49,8 +47,7 @@ struct Running {
 pub(crate) fn result_of(out: &Path, cell: &Cell) -> Option<CellResult> {
     let text = std::fs::read_to_string(file(out, cell)).ok()?;
     let result: CellResult = serde_json::from_str(&text).ok()?;
-    // A plan that changed since has other cells under the same numbers.
-    (result.cell.as_ref() == Some(cell)).then_some(result)
+    result.is_of(cell).then_some(result)
 }
 
 /// Leaves a result: whole, or not at all.
@@ -70,10 +67,11 @@ fn file(out: &Path, cell: &Cell) -> PathBuf {
 pub(crate) fn run(slice: &Slice<'_>) -> Result<()> {
     let missing = slice.plan.cells.iter().filter_map(|cell| match result_of(slice.out, cell) {
         None => Some((cell.clone(), 0)),
-        // A path that was off in an earlier slice gets another chance in this one.
-        Some(result) => result.fault.map(|_| (cell.clone(), TRIES - 1)),
+        Some(result) => result.is_tried_again().then(|| (cell.clone(), result.tries)),
     });
     let mut waiting: Vec<(Cell, u32)> = missing.collect();
+    // Those refused before come last: what has no result at all goes first.
+    waiting.sort_by_key(|(_, tries)| *tries);
     let all = slice.plan.cells.len();
     println!("{} of {all} cells to run", waiting.len());
     let mut running: Vec<Running> = Vec::new();
@@ -143,7 +141,8 @@ fn finish(slice: &Slice<'_>, mut one: Running, hung: bool, taken: usize) -> Resu
         pipe.read_to_string(&mut output).ok();
     }
     let all = slice.plan.cells.len();
-    let result = result_of(slice.out, &one.cell).filter(|_| status.success());
+    // One that ended badly may have left that of an earlier try.
+    let result = result_of(slice.out, &one.cell).filter(|result| status.success() && result.tries > one.tries);
     let fault = match &result {
         Some(result) => result.fault.clone(),
         None if hung => Some("it hung and was ended".to_owned()),
@@ -151,16 +150,14 @@ fn finish(slice: &Slice<'_>, mut one: Running, hung: bool, taken: usize) -> Resu
     };
     let tries = one.tries + 1;
     match fault {
-        Some(fault) if tries < TRIES => {
-            println!("[{taken}/{all}] cell {:>3} again: {fault}", one.cell.number);
-            return Ok(Some((one.cell, tries)));
-        }
         Some(fault) if result.is_none() => {
             println!("[{taken}/{all}] cell {:>3} {}: {fault}", one.cell.number, one.cell.title());
-            let failed = CellResult { cell: Some(one.cell.clone()), fault: Some(fault), ..CellResult::default() };
+            let cell = Some(one.cell.clone());
+            let failed = CellResult { cell, fault: Some(fault), tries, ..CellResult::default() };
             write_result(slice.out, &one.cell, &failed)?;
         }
         _ => println!("[{taken}/{all}] {}", output.trim()),
     }
-    Ok(None)
+    let again = result_of(slice.out, &one.cell).is_some_and(|result| result.is_tried_again());
+    Ok(again.then_some((one.cell, tries)))
 }

@@ -81,26 +81,32 @@ fn work() -> Result<()> {
         }
         return Ok(());
     }
-    if let Some(kept) = &arguments.replay {
-        keep::replay_all(kept, &out, arguments.rows.as_deref(), usize::from(arguments.lanes))?;
-    } else if !arguments.report {
-        let deadline = Instant::now() + Duration::from_secs(arguments.minutes * 60);
-        lanes::run(&lanes::Slice {
-            plan: &plan,
-            out: &out,
-            seed: arguments.seed,
-            cells: arguments.cells,
-            lanes: usize::from(arguments.lanes),
-            deadline,
-            keep: arguments.keep.as_deref(),
-            base: &arguments.out,
-        })?;
-    }
-    let results = results(&plan, &out);
+    let results = if let Some(kept) = &arguments.replay {
+        keep::replay_all(kept, &plan, &out, arguments.rows.as_deref(), usize::from(arguments.lanes))?
+    } else {
+        if !arguments.report {
+            run_missing(&arguments, &plan, &out)?;
+        }
+        results(&plan, &out)
+    };
     ensure!(!results.is_empty(), "no cell has a result yet in {}", out.display());
     report::write(&arguments.page, &header(&arguments, &plan), plan.cells.len(), &results)?;
     println!("{} of {} cells have a result; {} written", results.len(), plan.cells.len(), arguments.page.display());
     Ok(())
+}
+
+fn run_missing(arguments: &Arguments, plan: &Plan, out: &Path) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(arguments.minutes * 60);
+    lanes::run(&lanes::Slice {
+        plan,
+        out,
+        seed: arguments.seed,
+        cells: arguments.cells,
+        lanes: usize::from(arguments.lanes),
+        deadline,
+        keep: arguments.keep.as_deref(),
+        base: &arguments.out,
+    })
 }
 
 fn print_plan(arguments: &Arguments, plan: &Plan) {
@@ -148,6 +154,7 @@ fn run_one(cell: &Cell, out: &Path, keep: Option<&Path>) -> Result<()> {
     let recording = cell::run(cell, &capture).with_context(|| format!("cell {} ({})", cell.number, cell.title()))?;
     let mut result = compare(cell, &recording, &capture)?;
     result.seconds = begin.elapsed().as_secs_f64();
+    result.tries = 1 + lanes::result_of(out, cell).map_or(0, |before| before.tries);
     if let Some(keep) = keep {
         keep::keep(keep, cell, &recording, &capture)?;
     }

@@ -31,6 +31,8 @@ pub struct Hop {
     pub cross: Option<Cross>,
     /// When its rate changes, in order of time.
     pub changes: [Option<RateChange>; CHANGES_MAX],
+    /// When its delay changes.
+    pub delay_change: Option<DelayChange>,
 }
 
 /// Most changes of one bottleneck's rate.
@@ -45,10 +47,19 @@ pub struct RateChange {
     pub rate: BytesPerSecond,
 }
 
+/// A new delay. What is on its way arrives as it would have, and nothing overtakes it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DelayChange {
+    /// Time from the path's first packet.
+    pub after: Duration,
+    /// In place of [`Hop::delay`].
+    pub delay: Duration,
+}
+
 impl Hop {
     /// A bottleneck that marks nothing and that nobody shares.
     pub const fn new(rate: Option<BytesPerSecond>, queue: Queue, delay: Duration) -> Self {
-        Self { rate, queue, delay, mark_above: None, cross: None, changes: [None; CHANGES_MAX] }
+        Self { rate, queue, delay, mark_above: None, cross: None, changes: [None; CHANGES_MAX], delay_change: None }
     }
 }
 

@@ -52,6 +52,8 @@ pub struct LinkCounters {
     pub random_drops: AtomicU64,
     /// Packets lost in outages.
     pub outage_drops: AtomicU64,
+    /// Packets longer than the path's MTU.
+    pub too_big_drops: AtomicU64,
     /// Packets marked (CE).
     pub marked: AtomicU64,
     /// Packets that were overtaken.
@@ -194,6 +196,14 @@ impl Carrier {
                 Err(LinkDrop::Tail) => count(&counters.tail_drops),
                 Err(LinkDrop::Random) => count(&counters.random_drops),
                 Err(LinkDrop::Outage) => count(&counters.outage_drops),
+                Err(LinkDrop::TooBig(mtu)) => {
+                    count(&counters.too_big_drops);
+                    // It is the router before the narrow link that answers, so no path lies between.
+                    let answer = ip::too_big(packet, mtu);
+                    if answer.is_none_or(|answer| nix::unistd::write(from, &answer).is_err()) {
+                        count(&counters.emulator_drops);
+                    }
+                }
                 Ok(_) if self.in_flight.len() >= IN_FLIGHT_LIMIT => count(&counters.emulator_drops),
                 Ok(arrival) => self.send(packet, arrival, counters, spare),
             }

@@ -45,7 +45,19 @@ impl Bottleneck {
         let found = self.waiting_at(now_ns);
         let departure_ns = self.enqueue(now_ns, packet.length)?;
         let marked = packet.ecn && self.config.mark_above.is_some_and(|above| found >= above as usize);
-        Ok(Passed { at_ns: departure_ns.saturating_add(nanoseconds(self.config.delay)), marked })
+        Ok(Passed { at_ns: departure_ns.saturating_add(self.delay_at_ns(now_ns)), marked })
+    }
+
+    /// Time since its first packet.
+    fn since_ns(&mut self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(*self.first_ns.get_or_insert(now_ns))
+    }
+
+    /// Its delay for a packet that comes now.
+    fn delay_at_ns(&mut self, now_ns: u64) -> u64 {
+        let since_ns = self.since_ns(now_ns);
+        let changed = self.config.delay_change.filter(|change| nanoseconds(change.after) <= since_ns);
+        nanoseconds(changed.map_or(self.config.delay, |change| change.delay))
     }
 
     /// Packets waiting or in service.
@@ -61,7 +73,7 @@ impl Bottleneck {
 
     /// Its rate for a packet that comes now.
     fn rate_at(&mut self, now_ns: u64) -> Option<BytesPerSecond> {
-        let since_ns = now_ns.saturating_sub(*self.first_ns.get_or_insert(now_ns));
+        let since_ns = self.since_ns(now_ns);
         let changes = self.config.changes.iter().flatten();
         let changed = changes.take_while(|change| nanoseconds(change.after) <= since_ns).last();
         changed.map(|change| change.rate).or(self.config.rate)

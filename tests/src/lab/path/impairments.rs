@@ -35,6 +35,15 @@ pub struct Episodes {
     pub lasting: Duration,
 }
 
+/// A path that carries no more than this from some time on, and says so (RFC 1191, RFC 8201): ICMP comes back for every longer packet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MtuDrop {
+    /// Time from the path's first packet.
+    pub after: Duration,
+    /// The longest IP packet, 1,280 or more.
+    pub bytes: u32,
+}
+
 /// Cross traffic that shares a bottleneck and then leaves: ON/OFF sources whose times are Pareto-distributed, as in the
 /// paper's simulations. The packets exist in the queue's arithmetic only.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,4 +91,6 @@ pub struct Impairments {
     pub reorder: Option<Reorder>,
     /// Chance that a packet arrives twice.
     pub duplicate: f64,
+    /// Long packets stop to pass.
+    pub mtu_drop: Option<MtuDrop>,
 }

@@ -30,6 +30,11 @@ pub struct Conduct {
     pub states_sizes: bool,
     /// Who looks at its sockets.
     pub poller: Option<Arc<Poller>>,
+    /// Highest pacing rate of its connections in bytes per second. Where there is one the kernel paces every congestion control,
+    /// as behind a qdisc `fq`; far above the path's rate it limits nothing.
+    pub pace_most: Option<u64>,
+    /// Leaves Nagle's algorithm on: less than a segment waits while another such is on its way.
+    pub nagle: bool,
 }
 
 /// The running server; it stops accepting when this is dropped.
@@ -47,7 +52,7 @@ impl Server {
     /// [`Namespace::default_congestion_control`] and [`Self::start_with`] do it the other way.
     pub fn start(namespace: &Namespace, port: u16, congestion_control: &str, poller: &Arc<Poller>) -> Result<Self> {
         let congestion_control = Some(congestion_control.to_owned());
-        let conduct = Conduct { congestion_control, states_sizes: false, poller: Some(Arc::clone(poller)) };
+        let conduct = Conduct { congestion_control, poller: Some(Arc::clone(poller)), ..Conduct::default() };
         Self::start_with(namespace, port, &conduct)
     }
 
@@ -115,6 +120,23 @@ fn set_congestion_control(socket: &impl AsFd, name: &str) -> Result<()> {
         .with_context(|| format!("this kernel has no congestion control {name}"))
 }
 
+fn set_pace_most(socket: &impl AsFd, bytes_per_second: u64) -> Result<()> {
+    use std::os::fd::AsRawFd as _;
+    const LENGTH: libc::socklen_t = 8;
+    // SAFETY: the kernel reads the eight bytes of a u64 that lives until the call returns.
+    let answer = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const bytes_per_second).cast(),
+            LENGTH,
+        )
+    };
+    nix::errno::Errno::result(answer).context("cannot set a highest pacing rate")?;
+    Ok(())
+}
+
 /// Binds a socket; shared with the client, which chooses its own address.
 pub(super) fn bind(socket: &OwnedFd, address: SocketAddr) -> Result<()> {
     use std::os::fd::AsRawFd as _;
@@ -149,7 +171,10 @@ fn accept_all(listener: &TcpListener, stop: &AtomicBool, open: &Arc<AtomicUsize>
 
 fn serve(stream: &TcpStream, remote: SocketAddr, conduct: &Conduct) -> Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_nodelay(true)?;
+    stream.set_nodelay(!conduct.nagle)?;
+    if let Some(bytes_per_second) = conduct.pace_most {
+        set_pace_most(&stream, bytes_per_second)?;
+    }
     stream.set_read_timeout(Some(STALL_MAX))?;
     stream.set_write_timeout(Some(STALL_MAX))?;
     let flow = FlowId { local: stream.local_addr()?, remote };

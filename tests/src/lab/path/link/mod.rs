@@ -21,6 +21,8 @@ pub(super) enum Drop {
     Random,
     /// It came during an outage.
     Outage,
+    /// It is longer than this many bytes, which is all that the path carries now.
+    TooBig(u32),
 }
 
 /// What the arithmetic needs to know of a packet.
@@ -87,6 +89,10 @@ impl Link {
         let since_first_ns = now_ns.saturating_sub(*self.first_ns.get_or_insert(now_ns));
         if self.impairments.outage.is_some_and(|outage| left_of(outage, since_first_ns).is_some()) {
             return Err(Drop::Outage);
+        }
+        let mtu = self.impairments.mtu_drop.filter(|mtu| nanoseconds(mtu.after) <= since_first_ns);
+        if let Some(mtu) = mtu.filter(|mtu| packet.length > mtu.bytes) {
+            return Err(Drop::TooBig(mtu.bytes));
         }
         let single = self.impairments.single.is_some_and(|at| nanoseconds(at) <= since_first_ns);
         if single && !self.singled && packet.length >= SINGLE_LEAST_BYTES {

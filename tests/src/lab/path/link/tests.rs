@@ -1,6 +1,6 @@
 use spand_proto::units::BytesPerSecond;
 
-use super::super::config::{CHANGES_MAX, Hop, Queue, RateChange};
+use super::super::config::{CHANGES_MAX, DelayChange, Hop, Queue, RateChange};
 use super::super::impairments::{Burst, Cross, Reorder};
 use super::*;
 
@@ -203,4 +203,15 @@ fn a_single_loss_takes_one_full_packet() {
     let lost: Vec<u64> =
         (0..30).filter(|n| link.offer(n * MS, sized(if n % 2 == 0 { 60 } else { 1_000 })).is_err()).collect();
     assert_eq!(lost, [11]);
+}
+
+#[test]
+fn a_delay_changes_at_the_configured_time_and_nothing_is_overtaken() {
+    let changed = |ms| Some(DelayChange { after: Duration::from_secs(1), delay: Duration::from_millis(ms) });
+    let mut longer = Link::new(&LinkConfig::new(Hop { delay_change: changed(80), ..hop(Queue::Packets(9)) }), 1);
+    let mut shorter = Link::new(&LinkConfig::new(Hop { delay_change: changed(10), ..hop(Queue::Packets(9)) }), 1);
+    for (at, later, sooner) in [(0, 51, 51), (999, 51, 51), (1_000, 81, 50), (1_100, 81, 11)] {
+        assert_eq!(due(&mut longer, at * MS, FULL), Ok((at + later) * MS), "{at} ms");
+        assert_eq!(due(&mut shorter, at * MS, FULL), Ok((at + sooner) * MS), "{at} ms");
+    }
 }
