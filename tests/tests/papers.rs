@@ -84,6 +84,24 @@ fn the_same_seed_gives_the_same_bytes() -> Result<()> {
     Ok(())
 }
 
+/// What is lost in a recovery is no loss of its own: losses lie further apart than packets do, so that senders open with more.
+#[test]
+fn losses_that_count_each_are_not_packets() -> Result<()> {
+    if !ns::is_here()? {
+        return Ok(());
+    }
+    let oracle = format!("oracle={ORACLE}");
+    let words = ["scheme=miss:measured", "losses=each", "seconds=200", "life=20", &oracle].map(str::to_owned);
+    let window = |script| -> Result<f64> {
+        let output = ns::run(&ns::scripts().join(script), &words)?;
+        let window = output.line("openings")?.get(1).context("a mean window")?;
+        Ok(window.parse()?)
+    };
+    let (each, packets) = (window("yu-each.tcl")?, window("yu.tcl")?);
+    ensure!(each > packets, "{each} segments, {packets} with every packet");
+    Ok(())
+}
+
 /// Whatever goes wrong between script and oracle, there is no output that could be read as a figure.
 #[test]
 fn a_fault_of_the_conversation_makes_the_run_fail() -> Result<()> {

@@ -87,13 +87,15 @@ pub struct Setting {
     pub options: Vec<(&'static str, String)>,
     /// Whether `--quick` runs it.
     pub quick: bool,
+    /// Its script, where that is another than the row's.
+    pub script: Option<&'static str>,
 }
 
 impl Setting {
     /// A setting that `--quick` runs, too.
     pub fn new(name: impl Into<String>, options: &[(&'static str, &str)]) -> Self {
         let options = options.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        Self { name: name.into(), options, quick: true }
+        Self { name: name.into(), options, quick: true, script: None }
     }
 
     /// Left out by `--quick`.

@@ -7,6 +7,8 @@ use crate::papers::output::{Figures, Output, number};
 use crate::papers::row::{Judged, Outcomes, Row, Setting, Way, seeds};
 
 const SCRIPT: &str = "yu.tcl";
+/// The same for losses that count each.
+const EACH_SCRIPT: &str = "yu-each.tcl";
 const FIRST: &str = "first_5_s_packets";
 const TOTAL: &str = "total_packets";
 const WINDOW: &str = "opening_window_segments";
@@ -19,7 +21,7 @@ const MISS: (&str, &str) = ("miss", "miss:measured");
 const JS: (&str, &str) = ("js", "liss:jump");
 const CACHED: (&str, &str) = ("cached", "cached:threshold");
 const AVERAGED: (&str, &str) = ("averaged", "averaged:threshold");
-/// Losses of one queue that overflows count each.
+/// Each halving of each sender counts, in place of a queue's overflow.
 const MISS_EACH: &str = "miss-each";
 
 fn scheme(name: &str, scheme: &str) -> Setting {
@@ -33,7 +35,8 @@ fn schemes(of: &[(&str, &str)]) -> Vec<Setting> {
 /// T5.
 pub(super) fn long_lives() -> Row {
     let mut settings = schemes(&[LISS, ISS, MISS, JS]);
-    settings.push(scheme(MISS_EACH, MISS.1).with("losses", "each").long());
+    let each = scheme(MISS_EACH, MISS.1).with("losses", "each").long();
+    settings.push(Setting { script: Some(EACH_SCRIPT), ..each });
     Row {
         id: "T5",
         what: "Yu & Newman Figure 3 at 16 Mbit/s: packets within the first 5 s of each connection, and in all, of 3,000 s",
@@ -63,6 +66,45 @@ fn long_lives_judged(outcomes: &Outcomes) -> Judged {
     for name in ["liss", "miss", "js"] {
         let window = outcomes.mean(name, WINDOW).map(|mean| format!("{:.1} segments", mean.value));
         judged.report(format!("{name}: mean first window"), "", window);
+    }
+    judged
+}
+
+/// T5b: delays of the access links, which the text leaves open.
+const ACCESS: [&str; 3] = ["1ms", "25ms", "35ms"];
+
+fn with_access(name: &str, delay: &str) -> String {
+    format!("{name}-{delay}")
+}
+
+/// T5b.
+pub(super) fn access_delays() -> Row {
+    let schemes = [(RENO, RENO), LISS, MISS];
+    let of = |delay: &'static str| {
+        schemes.map(|(name, option)| scheme(&with_access(name, delay), option).with("access", delay).long())
+    };
+    Row {
+        id: "T5b",
+        what: "Yu & Newman Figure 3 at 16 Mbit/s with other delays of the access links: first 5 s",
+        expected: "nothing: the text has no access links",
+        source: "5.1, Figure 2",
+        way: Way::Simulated { script: SCRIPT, read },
+        seeds: 1,
+        quick_seeds: 1,
+        settings: ACCESS.into_iter().flat_map(of).collect(),
+        judge: access_delays_judged,
+    }
+}
+
+fn access_delays_judged(outcomes: &Outcomes) -> Judged {
+    let mut judged = Judged::default();
+    for delay in ACCESS {
+        let reno = outcomes.one(&with_access(RENO, delay), FIRST);
+        judged.report(format!("{delay}: Reno's packets"), "", reno.map(|packets| format!("{packets:.0}")));
+        for name in [LISS.0, MISS.0] {
+            let ratio = outcomes.one(&with_access(name, delay), FIRST).zip(reno).map(|(packets, reno)| packets / reno);
+            judged.report(format!("{delay}: {name}, times Reno's"), "", ratio.map(|ratio| format!("{ratio:.2}")));
+        }
     }
     judged
 }
