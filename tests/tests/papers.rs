@@ -84,21 +84,27 @@ fn the_same_seed_gives_the_same_bytes() -> Result<()> {
     Ok(())
 }
 
-/// What is lost in a recovery is no loss of its own: losses lie further apart than packets do, so that senders open with more.
+/// What is lost in a recovery is no loss of its own: losses lie further apart than packets do, so that who asks when they were
+/// opens with more, and for who does not ask it is the same.
 #[test]
 fn losses_that_count_each_are_not_packets() -> Result<()> {
     if !ns::is_here()? {
         return Ok(());
     }
-    let oracle = format!("oracle={ORACLE}");
-    let words = ["scheme=miss:measured", "losses=each", "seconds=200", "life=20", &oracle].map(str::to_owned);
-    let window = |script| -> Result<f64> {
+    let openings = |script, scheme: &str| -> Result<Vec<String>> {
+        let words = [scheme, "losses=each", "seconds=200", "life=20", &format!("oracle={ORACLE}")].map(str::to_owned);
         let output = ns::run(&ns::scripts().join(script), &words)?;
-        let window = output.line("openings")?.get(1).context("a mean window")?;
-        Ok(window.parse()?)
+        Ok(["openings", "total"].iter().map(|line| output.line(line)).collect::<Result<Vec<_>>>()?.concat())
     };
-    let (each, packets) = (window("yu-each.tcl")?, window("yu.tcl")?);
-    ensure!(each > packets, "{each} segments, {packets} with every packet");
+    let window = |script| -> Result<f64> {
+        Ok(openings(script, "scheme=miss:measured")?.get(1).context("a mean window")?.parse()?)
+    };
+    let (losses, packets) = (window("yu-losses.tcl")?, window("yu.tcl")?);
+    ensure!(losses > packets, "{losses} segments, {packets} with every packet");
+    for scheme in ["scheme=liss:threshold", "scheme=averaged:threshold"] {
+        let [one, other] = ["yu-losses.tcl", "yu.tcl"].map(|script| openings(script, scheme));
+        ensure!(one? == other?, "{scheme} asks when losses were");
+    }
     Ok(())
 }
 

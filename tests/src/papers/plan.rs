@@ -115,7 +115,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(begins("yu.tcl"), ["# A server", "# What eve"]);
-        assert_eq!(begins("yu-each.tcl"), ["# yu.tcl w", "# A server", "# What eve"]);
+        assert_eq!(begins("yu-losses.tcl"), ["# yu.tcl f", "# A server", "# What eve"]);
         assert!(texts("none.tcl").is_err());
     }
 }

@@ -7,8 +7,8 @@ use crate::papers::output::{Figures, Output, number};
 use crate::papers::row::{Judged, Outcomes, Row, Setting, Way, seeds};
 
 const SCRIPT: &str = "yu.tcl";
-/// The same for losses that count each.
-const EACH_SCRIPT: &str = "yu-each.tcl";
+/// The same for the rule that asks when losses were.
+const LOSSES_SCRIPT: &str = "yu-losses.tcl";
 const FIRST: &str = "first_5_s_packets";
 const TOTAL: &str = "total_packets";
 const WINDOW: &str = "opening_window_segments";
@@ -25,7 +25,8 @@ const AVERAGED: (&str, &str) = ("averaged", "averaged:threshold");
 const MISS_EACH: &str = "miss-each";
 
 fn scheme(name: &str, scheme: &str) -> Setting {
-    Setting::new(name, &[]).with("scheme", scheme)
+    let script = (scheme == MISS.1).then_some(LOSSES_SCRIPT);
+    Setting { script, ..Setting::new(name, &[]).with("scheme", scheme) }
 }
 
 fn schemes(of: &[(&str, &str)]) -> Vec<Setting> {
@@ -35,8 +36,7 @@ fn schemes(of: &[(&str, &str)]) -> Vec<Setting> {
 /// T5.
 pub(super) fn long_lives() -> Row {
     let mut settings = schemes(&[LISS, ISS, MISS, JS]);
-    let each = scheme(MISS_EACH, MISS.1).with("losses", "each").long();
-    settings.push(Setting { script: Some(EACH_SCRIPT), ..each });
+    settings.push(scheme(MISS_EACH, MISS.1).with("losses", "each").long());
     Row {
         id: "T5",
         what: "Yu & Newman Figure 3 at 16 Mbit/s: packets within the first 5 s of each connection, and in all, of 3,000 s",

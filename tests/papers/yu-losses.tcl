@@ -1,9 +1,7 @@
-# yu.tcl with `losses=each`, where a loss is what halves a window, and not each packet: Yu and Newman, section 4, take the time
-# from one drop to the next as that in which a window grows back by 1/R, and equation 5 the ratio of two such times as a number
-# of senders. What a sender loses until all that it has lost is acknowledged costs no further halving: the oracle is told
-# `recovery`, in which no new loss begins.
-#
-# A script by itself: yu.tcl tells each packet, and there the oracle counts those of a round trip as one.
+# yu.tcl for rules that ask when losses were, where a loss is what halves a window, and not each packet: Yu and Newman, section 4,
+# take the time from one drop to the next as that in which a window grows back by 1/R, and equation 5 the ratio of two such times
+# as a number of senders. What a sender loses until all that it has lost is acknowledged costs no further halving: the oracle is
+# told `recovery`, in which no new loss begins.
 
 set file [open [file join [file dirname [info script]] yu.tcl]]
 set script [read $file]
