@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::result::Results;
-use super::row::{Finding, Judged, Row, Verdict};
+use super::row::{Finding, Judged, Row, Standing, Verdict};
 
 /// Judges every row by its results and writes the page. Returns the verdicts in the rows' order.
 pub fn write(page: &Path, results: &Results, rows: &[Row]) -> Result<Vec<(&'static str, Verdict)>> {
@@ -28,7 +28,7 @@ fn text(judged: &[(&Row, Judged, f64)]) -> String {
     let mut text = String::from(
         "# The papers' experiments\n\n`make papers`: T rows in Debian's ns-2, unchanged, whose senders ask `spand-oracle` (the \
          product's own code) how to grow and how to start; K rows with the product on this kernel. Intervals are Student's at 95 % over seeds; \
-         changes compare the same seeds. Seeds are 1, 2, and so on.\n\n| row | experiment | expected | source | verdict | time (s) |\n\
+         changes compare the same seeds. Seeds are 1, 2, and so on. Not decided: an interval holds an edge of its band.\n\n| row | experiment | expected | source | verdict | time (s) |\n\
          | --- | --- | --- | --- | --- | --- |\n",
     );
     for (row, judged, seconds) in judged {
@@ -39,13 +39,9 @@ fn text(judged: &[(&Row, Judged, f64)]) -> String {
     for (row, judged, _) in judged {
         writeln!(text, "\n## {}: {}\n\n| figure | expected | found | |\n| --- | --- | --- | --- |", row.id, row.what)
             .ok();
-        for Finding { what, expected, found, is_met } in &judged.0 {
+        for Finding { what, expected, found, standing } in &judged.0 {
             let found = found.as_deref().unwrap_or("no result");
-            let sign = match is_met {
-                Some(true) => "met",
-                Some(false) => "short",
-                None => "",
-            };
+            let sign = standing.map_or("", Standing::word);
             writeln!(text, "| {what} | {expected} | {found} | {sign} |").ok();
         }
     }

@@ -1,6 +1,7 @@
 //! A row of the page: one experiment of a paper, how it runs and when it is met.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -86,13 +87,15 @@ pub struct Setting {
     pub options: Vec<(&'static str, String)>,
     /// Whether `--quick` runs it.
     pub quick: bool,
+    /// Its script, where that is another than the row's.
+    pub script: Option<&'static str>,
 }
 
 impl Setting {
     /// A setting that `--quick` runs, too.
     pub fn new(name: impl Into<String>, options: &[(&'static str, &str)]) -> Self {
         let options = options.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        Self { name: name.into(), options, quick: true }
+        Self { name: name.into(), options, quick: true, script: None }
     }
 
     /// Left out by `--quick`.
@@ -156,6 +159,9 @@ pub enum Verdict {
     Met,
     /// Outside.
     Short,
+    /// None is outside, but the interval of one over its seeds holds an edge of its band.
+    #[serde(rename = "not decided")]
+    NotDecided,
     /// There is no band: what came out is on the page.
     Reported,
     /// Some of its runs have no result yet.
@@ -168,9 +174,59 @@ impl Verdict {
         match self {
             Self::Met => "met",
             Self::Short => "**short**",
+            Self::NotDecided => "not decided",
             Self::Reported => "reported",
             Self::Incomplete => "incomplete",
         }
+    }
+}
+
+/// How a figure stands to its band.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// Within, with its whole interval where it has one.
+    Met,
+    /// Outside, with its whole interval.
+    Short,
+    /// Its interval over seeds holds an edge of the band: more seeds may take it to either side.
+    #[serde(rename = "not decided")]
+    NotDecided,
+}
+
+impl Standing {
+    /// Of a mean over seeds; one seed has no interval, and stands where its value does.
+    pub fn of(mean: &Mean, band: &RangeInclusive<f64>) -> Self {
+        let interval = mean.half_width.map(|half| mean.value - half..=mean.value + half);
+        let holds = |edge| interval.as_ref().is_some_and(|interval| interval.contains(edge));
+        if holds(band.start()) || holds(band.end()) { Self::NotDecided } else { Self::from(band.contains(&mean.value)) }
+    }
+
+    /// Of figures of which most are to stand within.
+    pub fn of_most(standings: &[Self]) -> Self {
+        let count = |of: Self| standings.iter().filter(|standing| **standing == of).count();
+        if 2 * count(Self::Met) > standings.len() {
+            Self::Met
+        } else if 2 * (count(Self::Met) + count(Self::NotDecided)) <= standings.len() {
+            Self::Short
+        } else {
+            Self::NotDecided
+        }
+    }
+
+    /// Its word on the page.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::Short => "short",
+            Self::NotDecided => "not decided",
+        }
+    }
+}
+
+impl From<bool> for Standing {
+    fn from(is_met: bool) -> Self {
+        if is_met { Self::Met } else { Self::Short }
     }
 }
 
@@ -183,8 +239,8 @@ pub struct Finding {
     pub expected: String,
     /// What it is; `None` without a result.
     pub found: Option<String>,
-    /// Whether that will do; `None` where there is no target.
-    pub is_met: Option<bool>,
+    /// Whether that will do; `None` where there is no target, or no result.
+    pub standing: Option<Standing>,
 }
 
 /// A row's findings.
@@ -193,10 +249,26 @@ pub struct Judged(pub Vec<Finding>);
 
 impl Judged {
     /// A figure with a target: `found` is its text and whether it is within.
-    pub fn target(&mut self, what: impl Into<String>, expected: impl Into<String>, found: Option<(String, bool)>) {
-        let is_met = found.as_ref().map(|(_, is_met)| *is_met).or(Some(false));
-        let found = found.map(|(text, _)| text);
-        self.0.push(Finding { what: what.into(), expected: expected.into(), found, is_met });
+    pub fn target(
+        &mut self,
+        what: impl Into<String>,
+        expected: impl Into<String>,
+        found: Option<(String, impl Into<Standing>)>,
+    ) {
+        let (found, standing) = found.map(|(text, standing)| (text, standing.into())).unzip();
+        self.0.push(Finding { what: what.into(), expected: expected.into(), found, standing });
+    }
+
+    /// A mean over seeds with a band, and how it is written.
+    pub fn within(
+        &mut self,
+        what: impl Into<String>,
+        expected: impl Into<String>,
+        band: RangeInclusive<f64>,
+        found: Option<Mean>,
+        text: impl Fn(&Mean) -> String,
+    ) {
+        self.target(what, expected, found.map(|mean| (text(&mean), Standing::of(&mean, &band))));
     }
 
     /// A figure within this distance of a value.
@@ -207,16 +279,19 @@ impl Judged {
 
     /// A figure without a target.
     pub fn report(&mut self, what: impl Into<String>, expected: impl Into<String>, found: Option<String>) {
-        self.0.push(Finding { what: what.into(), expected: expected.into(), found, is_met: None });
+        self.0.push(Finding { what: what.into(), expected: expected.into(), found, standing: None });
     }
 
     /// What all of them come to.
     pub fn verdict(&self) -> Verdict {
+        let some = |of: Standing| self.0.iter().any(|finding| finding.standing == Some(of));
         if self.0.iter().any(|finding| finding.found.is_none()) {
             Verdict::Incomplete
-        } else if self.0.iter().any(|finding| finding.is_met == Some(false)) {
+        } else if some(Standing::Short) {
             Verdict::Short
-        } else if self.0.iter().any(|finding| finding.is_met == Some(true)) {
+        } else if some(Standing::NotDecided) {
+            Verdict::NotDecided
+        } else if some(Standing::Met) {
             Verdict::Met
         } else {
             Verdict::Reported
@@ -267,5 +342,45 @@ mod tests {
         assert_eq!(judged.verdict(), Verdict::Short);
         judged.near("d", 1.0, 0.02, 2, None);
         assert_eq!(judged.verdict(), Verdict::Incomplete);
+    }
+
+    #[test]
+    fn an_interval_that_holds_an_edge_decides_nothing() {
+        let standing = |value, half_width, band| Standing::of(&Mean { value, half_width, count: 3 }, &band);
+        assert_eq!(standing(1.2, Some(0.1), 1.0..=1.5), Standing::Met);
+        assert_eq!(standing(1.4, Some(0.2), 1.0..=1.5), Standing::NotDecided);
+        assert_eq!(standing(0.9, Some(0.2), 1.0..=1.5), Standing::NotDecided);
+        assert_eq!(standing(1.2, Some(0.9), 1.0..=1.5), Standing::NotDecided);
+        assert_eq!(standing(0.8, Some(0.1), 1.0..=1.5), Standing::Short);
+        assert_eq!(standing(1.8, Some(0.1), 1.0..=1.5), Standing::Short);
+        assert_eq!(standing(1.1, Some(0.2), f64::NEG_INFINITY..=1.5), Standing::Met);
+        // One seed.
+        assert_eq!(standing(1.5, None, 1.0..=1.5), Standing::Met);
+        assert_eq!([0.9, 1.1].map(|value| standing(value, None, 1.0..=1.5)), [Standing::Short, Standing::Met]);
+
+        let mut judged = Judged::default();
+        let mut add = |of: &[f64]| {
+            judged.within("a", "1 or more", 1.0..=f64::INFINITY, Mean::of(of), |mean| mean.value.to_string());
+            judged.verdict()
+        };
+        assert_eq!(add(&[1.2, 1.25, 1.3]), Verdict::Met);
+        assert_eq!(add(&[0.9, 1.1, 1.3]), Verdict::NotDecided);
+        assert_eq!(add(&[0.1, 0.2, 0.3]), Verdict::Short);
+    }
+
+    #[test]
+    fn most_are_more_than_half_and_the_undecided_may_be_either() {
+        let most = |words: &str| {
+            let standing = |word| match word {
+                'm' => Standing::Met,
+                's' => Standing::Short,
+                _ => Standing::NotDecided,
+            };
+            Standing::of_most(&words.chars().map(standing).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            ["mmms", "mmm?", "mm?s", "mmss", "m?ss"].map(most).map(Standing::word),
+            ["met", "met", "not decided", "short", "short",]
+        );
     }
 }

@@ -147,3 +147,23 @@ fn a_second_sender_opens_with_the_fair_share_of_one_more() {
     // One in avoidance with 20 segments: half of it for one more.
     assert_eq!(starts, ["none no_opening", "1 10 0 1"]);
 }
+
+/// Yu and Newman's losses are halvings of a window: one that falls into a recovery is none of its own.
+#[test]
+fn what_is_lost_in_recovery_counts_for_nothing_whether_losses_count_each_or_by_round_trips() {
+    let start = |counted: &str, further: &str| {
+        last(&format!(
+            "rule miss paper 1000 1 1 1 measured {counted}\nopen 0 {NET} 1\nrtt 0 {NET} 1 100000
+state 0 {NET} 1 avoidance 20 1 10\nloss 1 {NET} 1 20 avoidance\nloss 5 {NET} 1 20 avoidance
+loss 5.05 {NET} 1 20 {further}\nloss 5.3 {NET} 1 20 {further}\nstate 5.5 {NET} 1 avoidance 20 1 10
+open 6 {NET} 2\nstart 6 {NET} 2 unknown"
+        ))
+    };
+    let one = start("each", "recovery");
+    // Three of four seconds are left, of one sender: 30 round trips, at a segment each.
+    assert!(one.starts_with("30 30 "), "{one}");
+    assert_eq!(start("episodes", "recovery"), one);
+    assert_ne!(start("each", "avoidance"), one);
+    // The later of the two is more than a round trip behind the loss.
+    assert_ne!(start("episodes", "avoidance"), one);
+}

@@ -1,6 +1,7 @@
 //! B-TCP, many transfers that share a bottleneck (Gonçalves, chapter 5).
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, ensure};
 
@@ -14,6 +15,10 @@ pub(super) const SCRIPT: &str = "btcp-mice.tcl";
 const MICE_PACKETS: f64 = 32.0;
 /// When the constant stream runs, in seconds.
 const STREAM: std::ops::Range<f64> = 300.0..500.0;
+
+/// Bands of changes; none is neither.
+const BELOW: RangeInclusive<f64> = f64::NEG_INFINITY..=-f64::MIN_POSITIVE;
+const ABOVE: RangeInclusive<f64> = f64::MIN_POSITIVE..=f64::INFINITY;
 
 /// Kinds of senders: name in settings, growth.
 pub(super) const KINDS: [(&str, &str); 3] =
@@ -69,7 +74,7 @@ fn shared_judged(outcomes: &Outcomes) -> Judged {
             let change = outcomes.change((&at(kind), &mice()), (&baseline.0, &baseline.1));
             let what = format!("{load}: {kind} against NewReno");
             if kind == "burst8" {
-                judged.target(what, "below, off zero", change.map(|c| (percent(&c), is_below(&c))));
+                judged.within(what, "below", BELOW, change, percent);
             } else {
                 judged.report(what, "-38 to -19 % (no f named)", change.map(|c| percent(&c)));
             }
@@ -77,19 +82,19 @@ fn shared_judged(outcomes: &Outcomes) -> Judged {
         let loss =
             |kind: &str, rule: &str| outcomes.mean(&at(kind), &figure(rule, "mice_loss")).map(|m| m.value * 100.0);
         let found = (|| Some((loss("newreno", "standard")?, loss("burst4", "burst")?, loss("burst8", "burst")?)))();
-        judged.target(
-            format!("{load}: mice's drops, NewReno, f = 4, f = 8"),
-            "f = 8 fewer than NewReno",
-            found.map(|(reno, four, eight)| (format!("{reno:.2}, {four:.2}, {eight:.2} %"), eight < reno)),
-        );
+        let drops = found.map(|(reno, four, eight)| format!("{reno:.2}, {four:.2}, {eight:.2} %"));
+        judged.report(format!("{load}: mice's drops, NewReno, f = 4, f = 8"), "", drops);
+        let (ours, theirs) = (figure("burst", "mice_loss"), figure("standard", "mice_loss"));
+        let change = outcomes.change((&at("burst8"), &ours), (&at("newreno"), &theirs));
+        judged.within(format!("{load}: mice's drops, f = 8 against NewReno"), "fewer", BELOW, change, percent);
     }
-    for (path, load, kind, expected, is_met) in [
-        ("queue3", 250, "burst4", "above", Some(is_above as fn(&Mean) -> bool)),
-        ("queue3", 1250, "burst4", "above", Some(is_above)),
+    for (path, load, kind, expected, band) in [
+        ("queue3", 250, "burst4", "above", Some(ABOVE)),
+        ("queue3", 1250, "burst4", "above", Some(ABOVE)),
         ("queue3", 250, "burst8", "above (Figure 19)", None),
         ("queue3", 1250, "burst8", "above (Figure 19)", None),
-        ("slow", 250, "burst4", "above", Some(is_above)),
-        ("slow", 1250, "burst4", "above", Some(is_above)),
+        ("slow", 250, "burst4", "above", Some(ABOVE)),
+        ("slow", 1250, "burst4", "above", Some(ABOVE)),
         ("slow", 250, "burst8", "below (Figure 17)", None),
         ("slow", 1250, "burst8", "below (Figure 17)", None),
         ("queue14", 250, "burst4", "-43 % at most", None),
@@ -99,8 +104,8 @@ fn shared_judged(outcomes: &Outcomes) -> Judged {
     ] {
         let change = outcomes.change((&named(path, load, kind), &mice()), (&named(path, load, "newreno"), &reno()));
         let what = format!("{path}, {load}: {kind} against NewReno");
-        match is_met {
-            Some(is_met) => judged.target(what, expected, change.map(|c| (percent(&c), is_met(&c)))),
+        match band {
+            Some(band) => judged.within(what, expected, band, change, percent),
             None => judged.report(what, expected, change.map(|c| percent(&c))),
         }
     }
@@ -167,10 +172,6 @@ pub(super) fn mice() -> String {
 
 pub(super) fn is_below(change: &Mean) -> bool {
     change.value < 0.0 && change.is_off_zero()
-}
-
-fn is_above(change: &Mean) -> bool {
-    change.value > 0.0
 }
 
 /// What the main transfers with one rule came to.

@@ -77,7 +77,7 @@ fn other_paths_judged(outcomes: &Outcomes) -> Judged {
         for mixed in MIXED.into_iter().filter(|mixed| (1..1200).contains(mixed)) {
             let change = outcomes.change((&format!("mix{f}-{mixed}"), &reno()), (&format!("mix{f}-0"), &reno()));
             let what = format!("mix: NewReno beside {mixed} of f = {f}, against NewReno alone");
-            judged.target(what, "within 5 %", change.map(|c| (percent(&c), c.value.abs() <= 0.05)));
+            judged.within(what, "within 5 %", -0.05..=0.05, change, percent);
         }
     }
     for load in LOADS {

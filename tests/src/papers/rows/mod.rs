@@ -19,6 +19,7 @@ pub fn all() -> Vec<Row> {
         btcp_mice::shared(),
         btcp_mice::medians(),
         yu::long_lives(),
+        yu::access_delays(),
         yu::short_lives(),
         yu::other_thresholds(),
         startup::satellite(),

@@ -89,8 +89,8 @@ fn long_lives_judged(outcomes: &Outcomes) -> Judged {
     let mut judged = Judged::default();
     for (name, text, least) in [(LISS, 1.48, 1.2), (JS, 2.22, 1.6)] {
         let found = ratio(outcomes, LONG, (name, FIRST), RENO);
-        let found = found.map(|mean| (times(&mean), mean.value >= least));
-        judged.target(format!("{name}: first 5 s (text: {text})"), format!("{least} or more"), found);
+        let what = format!("{name}: first 5 s (text: {text})");
+        judged.within(what, format!("{least} or more"), least..=f64::INFINITY, found, times);
     }
     for name in [ISS, MISS, LINUX] {
         report(&mut judged, outcomes, LONG, (name, FIRST), RENO);
@@ -124,11 +124,11 @@ fn short_lives_judged(outcomes: &Outcomes) -> Judged {
     let mut judged = Judged::default();
     for setting in [SHORT, SHORT_SHARED] {
         let miss = ratio(outcomes, setting, (MISS, FIRST), LISS);
-        let miss = miss.map(|mean| (times(&mean), mean.value <= 1.0));
-        judged.target(format!("{setting}, {MISS}: first 5 s, times {LISS}'s"), "1 or less", miss);
+        let what = format!("{setting}, {MISS}: first 5 s, times {LISS}'s");
+        judged.within(what, "1 or less", 0.0..=1.0, miss, times);
         let total = ratio(outcomes, setting, (JS, TOTAL), RENO);
-        let total = total.map(|mean| (times(&mean), mean.value >= 0.93));
-        judged.target(format!("{setting}, {JS}: total, times {RENO}'s"), "0.93 or more", total);
+        let what = format!("{setting}, {JS}: total, times {RENO}'s");
+        judged.within(what, "0.93 or more", 0.93..=f64::INFINITY, total, times);
         for name in [LINUX, LISS, ISS, MISS, JS] {
             report(&mut judged, outcomes, setting, (name, FIRST), RENO);
         }

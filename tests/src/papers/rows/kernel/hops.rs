@@ -58,10 +58,9 @@ fn judged(outcomes: &Outcomes) -> Judged {
             let change = against(Arm::Cubic);
             let what = format!("{at}: against CUBIC");
             if kbit == HEAVY {
-                let found = change.map(|change| (percent(&change), change.value <= WORSE_MOST));
-                judged.target(what, "+2 % or less", found);
+                judged.within(what, "+2 % or less", f64::NEG_INFINITY..=WORSE_MOST, change, percent);
             } else if senders == 6 {
-                judged.target(what, "-20 % or less", change.map(|change| (percent(&change), change.value <= GAIN)));
+                judged.within(what, "-20 % or less", f64::NEG_INFINITY..=GAIN, change, percent);
             } else {
                 judged.report(what, "", change.map(|change| percent(&change)));
             }

@@ -107,8 +107,7 @@ fn judged(outcomes: &Outcomes) -> Judged {
         };
         let change = against(eight, reno);
         let what = |ours: &str, theirs: &str| format!("{flows}: {ours} against {theirs}");
-        let found = change.map(|change| (percent(&change), change.value <= -0.10));
-        judged.target(what("f 8 from 1", "Reno from 1"), "-10 % or less", found);
+        judged.within(what("f 8 from 1", "Reno from 1"), "-10 % or less", f64::NEG_INFINITY..=-0.10, change, percent);
         for (name, ours, other, theirs) in [
             ("f 4 from 1", four, "Reno from 1", reno),
             ("f 8 from 10", eight_ten, "CUBIC", cubic),
