@@ -1,5 +1,7 @@
 //! The payload of a sender's full-sized segments: from the handshake where it was seen, else from what it sends.
 
+use std::num::NonZeroU16;
+
 use spand_proto::units::Bytes;
 
 use crate::wire::segment::WINDOW_OPTION_LEN;
@@ -17,9 +19,12 @@ const USUAL_BYTES: u32 = 1_460;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SegmentSize {
     /// The smaller of both ends' MSS options, less the options in every segment.
-    agreed: Option<u16>,
+    agreed: Option<NonZeroU16>,
     largest: u32,
     proofs: u8,
+    /// A smaller size that its segments have of late, and how many of them.
+    smaller: u16,
+    smaller_proofs: u8,
     /// Its segments carry the option in which it says its window.
     says_window: bool,
 }
@@ -29,7 +34,8 @@ impl SegmentSize {
     pub(crate) fn agree(&mut self, own: Option<u16>, peer: Option<u16>, timestamps: bool) {
         // RFC 9293 section 3.7.1: without the option 536 is to be assumed. Senders limit themselves by their own, too.
         let smaller = own.unwrap_or(u16::MAX).min(peer.unwrap_or(536));
-        self.agreed = Some(smaller.saturating_sub(if timestamps { TIMESTAMPS_LEN } else { 0 }).max(1));
+        let payload = smaller.saturating_sub(if timestamps { TIMESTAMPS_LEN } else { 0 });
+        self.agreed = Some(NonZeroU16::new(payload).unwrap_or(NonZeroU16::MIN));
     }
 
     /// A segment carries the option in which its sender says its window; returns whether the size is known better now.
@@ -45,11 +51,35 @@ impl SegmentSize {
             self.largest = payload;
             self.proofs = 0;
         }
-        if payload < self.largest || pushed || self.proofs >= PROOF {
+        if pushed {
+            return false;
+        }
+        if self.bytes().is_some_and(|size| u64::from(payload) < size.0) {
+            return self.shrinks(payload);
+        }
+        self.smaller_proofs = 0;
+        if payload < self.largest || self.proofs >= PROOF {
             return false;
         }
         self.proofs += 1;
         self.proofs == PROOF
+    }
+
+    /// One of a smaller size with more data right behind it: after some of them the path's MTU is smaller than it was (RFC 8899).
+    fn shrinks(&mut self, payload: u32) -> bool {
+        let smaller = u16::try_from(payload).unwrap_or(u16::MAX);
+        if smaller != self.smaller {
+            // What was sent before it shrank is cut in two, and the second part is small.
+            if smaller > self.smaller || self.smaller_proofs == 0 {
+                (self.smaller, self.smaller_proofs) = (smaller, 1);
+            }
+            return false;
+        }
+        self.smaller_proofs = (self.smaller_proofs + 1) % PROOF;
+        if self.smaller_proofs == 0 {
+            (self.largest, self.proofs) = (payload, PROOF);
+        }
+        self.smaller_proofs == 0
     }
 
     /// The size, where known.
@@ -69,7 +99,7 @@ impl SegmentSize {
 
     fn agreed_payload(&self) -> Option<u16> {
         let option = if self.says_window { WINDOW_OPTION_LEN } else { 0 };
-        self.agreed.map(|agreed| agreed.saturating_sub(option).max(1))
+        self.agreed.map(|agreed| agreed.get().saturating_sub(option).max(1))
     }
 
     /// The size, or the usual one.
@@ -111,6 +141,22 @@ mod tests {
             size.sent(1_400, false);
         }
         assert_eq!(size.bytes(), Some(Bytes(1_400)));
+    }
+
+    #[test]
+    fn a_path_whose_mtu_drops_makes_segments_smaller() {
+        let mut size = SegmentSize::default();
+        size.agree(Some(1_460), Some(1_460), false);
+        (0..20).for_each(|_| assert!(!size.sent(1_460, false) || size.proofs == PROOF));
+        // What was outstanding is sent again in two pieces, then what is new in one.
+        let told: Vec<bool> = [1_240, 220, 1_240, 220, 1_240, 1_240].map(|payload| size.sent(payload, false)).into();
+        assert_eq!(told, [false, false, false, false, false, true]);
+        assert_eq!(size.bytes(), Some(Bytes(1_240)));
+        assert!(size.is_full(1_240) && !size.is_full(1_460));
+        (0..3).for_each(|_| assert!(!size.sent(900, false)));
+        size.sent(1_240, false);
+        assert!(!size.sent(900, false), "full ones in between: an application's");
+        assert_eq!(size.bytes(), Some(Bytes(1_240)));
     }
 
     #[test]

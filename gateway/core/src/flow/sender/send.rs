@@ -231,7 +231,7 @@ impl Sender {
             self.recovery.sent(at, (start, nxt), segment.flags.has(Flags::CWR));
         }
         let (pipe, flight) = self.pipe_and_flight();
-        let sent = Sent {
+        let mut sent = Sent {
             new_bytes,
             retransmitted_bytes: segment.payload_len - new_bytes.min(segment.payload_len),
             full_sized: self.size.is_full(segment.payload_len),
@@ -242,6 +242,7 @@ impl Sender {
             peer_window: self.peer_window_bytes(),
             since_ack,
             since_oldest: self.board.oldest_sent().map(|oldest| at.since(oldest)),
+            advised: false,
         };
         let start = self.board.una();
         let Some(followed) = self.followed.as_deref_mut() else { return };
@@ -263,6 +264,7 @@ impl Sender {
             }
             let transfer = followed.transfer.get_or_insert_with(begin);
             transfer.bytes += u64::from(new_bytes);
+            sent.advised = transfer.advised;
             if start <= transfer.start {
                 let segments = Bytes(pipe).segments_ceil(Bytes(self.size.bytes_or_usual())).0;
                 let most = u32::from(transfer.first_flight_segments).max(segments);

@@ -51,7 +51,7 @@ impl Cwnd {
         f64::from(self.whole) + f64::from(fraction).clamp(0.0, 0.999)
     }
 
-    /// The window before the last reduction.
+    /// The window before the last reduction or restart.
     pub(super) const fn prior(&self) -> u32 {
         self.prior
     }
@@ -125,9 +125,10 @@ impl Cwnd {
         self.threshold = self.threshold.max(self.prior_threshold);
     }
 
-    /// Idle for longer than the RTO: half per RTO, down to the initial window (RFC 2861).
+    /// Idle for longer than the RTO: half per RTO, down to the initial window (RFC 2861); an undo takes that back.
     pub(super) fn restart(&mut self, idle: Micros, rto: Micros) {
         let floor = INITIAL.min(self.whole);
+        (self.prior, self.prior_threshold) = (self.whole, self.threshold);
         self.threshold = self.threshold.max(self.whole / 2 + self.whole / 4);
         let mut left = idle.0;
         let rto = rto.0.max(1);

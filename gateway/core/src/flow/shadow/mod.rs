@@ -89,6 +89,10 @@ pub struct Shadow {
     last_sent: MaybeTime,
     /// Since sending resumed, nothing was acknowledged: there is no clock yet.
     first_flight: bool,
+    /// The window of segments that it should have restarted with, where the idle time before was longer than the RTO; else 0.
+    restarted: u16,
+    /// How often it was seen to keep its window over such a time (`tcp_slow_start_after_idle`).
+    kept_window: u8,
     rto: Rto,
     /// Smallest round-trip time, and since when it is that.
     min_rtt: MaybeMicros,
@@ -129,6 +133,8 @@ impl Shadow {
             small: SmallSegments::default(),
             last_sent: MaybeTime::NONE,
             first_flight: true,
+            restarted: 0,
+            kept_window: 0,
             rto: Rto::default(),
             min_rtt: MaybeMicros::NONE,
             min_rtt_at: Timestamp(0),

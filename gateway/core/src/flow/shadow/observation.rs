@@ -27,6 +27,8 @@ pub struct Sent {
     pub since_ack: Option<Micros>,
     /// Time since the lowest outstanding segment was sent last.
     pub since_oldest: Option<Micros>,
+    /// Its host had advice when the transfer began.
+    pub advised: bool,
 }
 
 impl Sent {

@@ -13,6 +13,9 @@ use super::{Shadow, State};
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
 use crate::flow::sample::{Limiter, Phase};
 
+/// Times after which a sender is taken to keep its window over idle times: once it may be what the capture missed.
+const KEEPS_WINDOW: u8 = 2;
+
 impl Shadow {
     /// A packet with payload went out.
     pub fn on_sent(&mut self, at: Timestamp, sent: &Sent) {
@@ -48,6 +51,9 @@ impl Shadow {
         // A first flight above the window it should have had: how large that really was is not known, and so neither
         // whether the sender filled it. A start on our advice that carries a whole transfer looks like this.
         let window_unknown = self.first_flight && f64::from(pipe) > self.best_whole();
+        if self.restarted > 0 && self.first_flight && !sent.advised {
+            self.weigh_restart(least_seen);
+        }
         match self.state {
             State::Open if sent.new_bytes > 0 && !probe => self.weigh_pipe(least_pipe),
             State::Recovery(_) => {
@@ -260,8 +266,11 @@ impl Shadow {
     /// New data with nothing outstanding.
     fn resume(&mut self, at: Timestamp, idle: Micros) {
         let rto = self.rto.get();
-        self.reno.resume(at, idle, rto);
-        self.cubic.resume(at, idle, rto);
+        let restarts = idle > rto && self.kept_window < KEEPS_WINDOW;
+        self.reno.resume(at, idle, rto, restarts);
+        self.cubic.resume(at, idle, rto, restarts);
+        let restarted = self.reno.cwnd.whole().max(self.cubic.cwnd.whole());
+        self.restarted = if restarts { u16::try_from(restarted).unwrap_or(0) } else { 0 };
         if idle > rto {
             self.rounds.forget(self.nxt);
             self.held.resume();

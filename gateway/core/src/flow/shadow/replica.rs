@@ -147,8 +147,8 @@ impl<L: Law> Replica<L> {
     }
 
     /// Sending resumes with nothing outstanding.
-    pub(super) fn resume(&mut self, at: Timestamp, idle: Micros, rto: Micros) {
-        if idle > rto {
+    pub(super) fn resume(&mut self, at: Timestamp, idle: Micros, rto: Micros, restarts: bool) {
+        if restarts {
             self.cwnd.restart(idle, rto);
         }
         self.law.resumed(at, idle);

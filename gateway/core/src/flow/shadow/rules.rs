@@ -3,6 +3,7 @@
 use spand_proto::units::{Micros, Timestamp};
 
 use super::evidence::{ANSWER_WITHIN, Steady};
+use super::flavour::Flavour;
 use super::observation::Sent;
 use super::replica::Law;
 use super::rounds::Signs;
@@ -27,6 +28,8 @@ const GROWN_BACK: f64 = 0.2;
 /// Up to so many segments Reno and CUBIC back off to the same window; from so many on their windows differ by two or more.
 const ALIKE_UP_TO: f64 = 2.0;
 const TELLING_FROM: f64 = 10.0;
+/// Part of a restarted window that a flight goes beyond it at least.
+const RESTART_SLACK_PART: u32 = 4;
 /// Segments that a filled window may lack where nothing is held back for a burst.
 const FILLED_NEARLY: f64 = 1.0;
 const FILLED_PART: f64 = 0.05;
@@ -114,6 +117,22 @@ impl Shadow {
             unanswered && sent.since_oldest.is_some_and(|since| since.0 >= self.rto.get().0 / 4 * 3)
         };
         quiet.0 > srtt.0.saturating_mul(2) || timed_out()
+    }
+
+    /// Rule 10: a first flight larger than a restarted window, and not than the one before the idle time, is of a sender that keeps its
+    /// window, as BBR always does. One on advice may be any size.
+    pub(super) fn weigh_restart(&mut self, pipe: u32) {
+        if !matches!(self.flavour(), Flavour::Reno | Flavour::Cubic) {
+            return;
+        }
+        let (reno, cubic) = (&mut self.reno.cwnd, &mut self.cubic.cwnd);
+        let restarted = u32::from(self.restarted);
+        // An acknowledgement that the capture missed makes a flight look a little larger.
+        if pipe > restarted + restarted / RESTART_SLACK_PART && pipe <= reno.prior().max(cubic.prior()) {
+            reno.undo();
+            cubic.undo();
+            (self.restarted, self.kept_window) = (0, self.kept_window.saturating_add(1));
+        }
     }
 
     /// Both replicas wrong alike says something of the replicas, not of the sender: only what sets them apart counts.

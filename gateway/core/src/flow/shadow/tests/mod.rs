@@ -259,6 +259,26 @@ fn idle_time_halves_the_window_per_timeout_down_to_ten() {
 }
 
 #[test]
+fn a_first_flight_above_the_restarted_window_shows_that_a_known_sender_keeps_it() {
+    let after_idle = |prior: Prior, flights: [u64; 3]| {
+        let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
+        shadow.presume(at, prior);
+        rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
+        flights.map(|flight| {
+            at = at.after(Micros::from_secs(60));
+            rounds(&mut shadow, &mut at, &mut delivered, &[flight]);
+            whole(&shadow)
+        })
+    };
+    let named = Prior::LossBased(Flavour::Cubic);
+    let kept = after_idle(named, [30, 30, 1]);
+    assert!(kept[0] >= 80 && kept[2] == kept[1], "from the second time on always: {kept:?}");
+    assert_eq!(after_idle(named, [30, 1, 1])[1], 10, "once may be a gap of the capture");
+    assert_eq!(after_idle(named, [11, 11, 1])[2], 10, "a segment more is chance");
+    assert!(after_idle(Prior::Unknown, [30, 30, 1])[0] < 80, "BBR keeps its own");
+}
+
+#[test]
 fn a_replica_stays_small() {
     assert!(size_of::<Shadow>() <= 736, "{}", size_of::<Shadow>());
 }

@@ -35,6 +35,7 @@ fn sent() -> impl Strategy<Value = Told> {
             let new_bytes = if kind == 0 { new } else { 1_000 };
             let retransmitted_bytes = if kind == 2 { again } else { 0 };
             let sent = Sent {
+                advised: false,
                 new_bytes,
                 retransmitted_bytes,
                 full_sized,
