@@ -29,6 +29,7 @@ use crate::flow::scoreboard::{Outstanding, Scoreboard};
 use crate::flow::segment_size::SegmentSize;
 use crate::flow::sequence::{first_position, position_near};
 use crate::flow::shadow::Shadow;
+use crate::flow::shadow::flavour::Flavour;
 use crate::flow::shadow::observation::{LossKind, ShadowSample};
 use crate::flow::sink::FlowContext;
 use crate::flow::timestamps::EchoTimer;
@@ -365,6 +366,9 @@ impl Sender {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         // The estimate is evaluated with the sample: it should know these.
         followed.flush_round_stats(context);
+        // Met in midstream, it has a window once its packets show one; whether that is one of Reno or CUBIC they show later.
+        let unnamed = self.midstream && followed.shadow.flavour() == Flavour::Unknown;
+        let said = said.and_then(|said| if unnamed { Err(Ignored::Midstream) } else { Ok(said) });
         let said = match context.bad_times.map_or(said, Err) {
             Ok(said) => said,
             Err(reason) => {

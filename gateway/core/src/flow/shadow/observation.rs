@@ -6,6 +6,7 @@ use crate::flow::sample::{Phase, SampleReason};
 
 /// One packet with payload from the sender.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of the packet by itself")]
 pub struct Sent {
     /// Payload never seen before, in bytes.
     pub new_bytes: u32,

@@ -237,7 +237,8 @@ impl Shadow {
         let flavour = self.flavour();
         let starting = self.bbr.as_ref().is_some_and(|bbr| bbr.starting());
         if flavour == Flavour::Bbr && !starting {
-            return self.sample(self.share_segments(), reason, Phase::CongestionAvoidance);
+            let share = self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction()));
+            return self.sample(share.ok_or(Ignored::UnknownControl)?, reason, Phase::CongestionAvoidance);
         }
         let (window, in_slow_start) = match self.leaning.loss_based() {
             Flavour::Reno => (self.reno.cwnd.segments(), self.reno.in_slow_start()),
