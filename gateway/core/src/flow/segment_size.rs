@@ -149,8 +149,8 @@ mod tests {
         size.agree(Some(1_460), Some(1_460), false);
         (0..20).for_each(|_| assert!(!size.sent(1_460, false) || size.proofs == PROOF));
         // What was outstanding is sent again in two pieces, then what is new in one.
-        let told: Vec<bool> = [1_240, 220, 1_240, 220, 1_240, 1_240].map(|payload| size.sent(payload, false)).into();
-        assert_eq!(told, [false, false, false, false, false, true]);
+        let known: Vec<bool> = [1_240, 220, 1_240, 220, 1_240, 1_240].map(|payload| size.sent(payload, false)).into();
+        assert_eq!(known, [false, false, false, false, false, true]);
         assert_eq!(size.bytes(), Some(Bytes(1_240)));
         assert!(size.is_full(1_240) && !size.is_full(1_460));
         (0..3).for_each(|_| assert!(!size.sent(900, false)));

@@ -148,7 +148,7 @@ fn a_second_sender_opens_with_the_fair_share_of_one_more() {
     assert_eq!(starts, ["none no_opening", "1 10 0 1"]);
 }
 
-/// Yu and Newman's losses are halvings of a window: one that falls into a recovery is none of its own.
+/// Yu and Newman's losses are halvings of a window: a loss in a recovery is part of that one.
 #[test]
 fn what_is_lost_in_recovery_counts_for_nothing_whether_losses_count_each_or_by_round_trips() {
     let start = |counted: &str, further: &str| {

@@ -167,8 +167,8 @@ fn on_its_own_advice_it_finds_the_room_of_the_path() {
 }
 
 /// Samples until the share is within 15 % of 20 segments, on a path that carried 80 for five minutes. Each transfer starts at the whole
-/// share; `told`: what a lost first flight of so many segments gives.
-fn samples_after_a_drop(told: impl Fn(f64) -> (SampleReason, f64)) -> Option<usize> {
+/// share; `gives`: the sample of a lost first flight of N segments.
+fn samples_after_a_drop(gives: impl Fn(f64) -> (SampleReason, f64)) -> Option<usize> {
     let mut path = robust();
     let next = |path: &mut Path, of: Option<(SampleReason, f64)>, n: usize| {
         path.wait(SECOND);
@@ -185,8 +185,8 @@ fn samples_after_a_drop(told: impl Fn(f64) -> (SampleReason, f64)) -> Option<usi
         let share = path.estimate().unwrap().share_segments(MSS);
         let window = Epoch::new(share, LINUX_SEGMENTS_PER_ACK).window_for(Segments(300)).shifted.0;
         // From a window that fits, slow growth up to the first loss.
-        let gives = if f64::from(window) > 20.0 { told(f64::from(window)) } else { (Loss, 20.0) };
-        next(&mut path, Some(gives), n).is_some_and(|share| moved(20.0, share).abs() <= 0.15)
+        let sample = if f64::from(window) > 20.0 { gives(f64::from(window)) } else { (Loss, 20.0) };
+        next(&mut path, Some(sample), n).is_some_and(|share| moved(20.0, share).abs() <= 0.15)
     })
 }
 

@@ -90,7 +90,7 @@ pub struct Shadow {
     /// Since sending resumed, nothing was acknowledged: there is no clock yet.
     first_flight: bool,
     /// The window of segments that it should have restarted with, where the idle time before was longer than the RTO; else 0.
-    restarted: u16,
+    restarted: u8,
     /// How often it was seen to keep its window over such a time (`tcp_slow_start_after_idle`).
     kept_window: u8,
     rto: Rto,

@@ -57,8 +57,8 @@ pub(super) struct Pacing {
     answers: u8,
     /// How much more often than not a gap was as long as the window of Reno or CUBIC makes it; it stays at [`BY_WINDOW_RUN`].
     by_window: u8,
-    /// How long the burst under way takes at that pace, in microseconds; 0 where it has none.
-    due_us: u32,
+    /// How long the burst under way takes at that pace, in microseconds; 0 where it has none, or longer than is kept.
+    due_us: u16,
     /// The application had written more than the last segment when that left.
     more_waits: bool,
     /// The last segment was of full size, or had been sent before: the application may have had more.
@@ -98,7 +98,7 @@ impl Pacing {
         self.bursts.last_us = now_us;
         let due_us = std::mem::take(&mut self.due_us);
         if had_more && due_us > 0 && since_ack.0 > reaction.0 + JITTER.0 {
-            self.count_gap(gap_us, due_us);
+            self.count_gap(gap_us, due_us.into());
         }
         if !had_more {
             // It may have waited for its application.
@@ -133,7 +133,8 @@ impl Pacing {
         let due_us = window
             .zip(srtt)
             .map_or(0, |(window, srtt)| srtt.0 * u64::from(segments) / BY_WINDOW_GAIN / u64::from(window.max(1)));
-        self.due_us = if due_us == 0 { 0 } else { self.due_us.saturating_add(low_half(due_us)) };
+        let due_us = if due_us == 0 { 0 } else { due_us + u64::from(self.due_us) };
+        self.due_us = u16::try_from(due_us).unwrap_or(0);
     }
 
     fn count_gap(&mut self, gap_us: u32, due_us: u32) {

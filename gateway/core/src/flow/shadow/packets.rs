@@ -270,7 +270,7 @@ impl Shadow {
         self.reno.resume(at, idle, rto, restarts);
         self.cubic.resume(at, idle, rto, restarts);
         let restarted = self.reno.cwnd.whole().max(self.cubic.cwnd.whole());
-        self.restarted = if restarts { u16::try_from(restarted).unwrap_or(0) } else { 0 };
+        self.restarted = if restarts { u8::try_from(restarted).unwrap_or(0) } else { 0 };
         if idle > rto {
             self.rounds.forget(self.nxt);
             self.held.resume();

@@ -20,8 +20,8 @@ pub(super) struct AfterLoss {
     held: Option<HeldSample>,
     /// One gave a sample.
     sampled: bool,
-    /// What arrived of the first flight is still to be told: at most so many bytes.
-    arriving_at_most: Option<f64>,
+    /// What arrived of the first flight is still to be told: at most so many bytes; 0 where it is not.
+    arriving_at_most: f32,
     /// The first round trip of the recovery under way was judged ([`Shadow::weigh_reduction`]).
     judged: bool,
     /// When the round trip under way began, and what was delivered by then: microseconds and bytes, the low half of each.
@@ -100,21 +100,22 @@ impl Shadow {
     }
 
     /// Not its window alone, which gives `said`, but what arrives of its first flight tells what the last loss says.
+    #[expect(clippy::cast_possible_truncation, reason = "a window's digits fit")]
     pub fn await_arrivals(&mut self, said: Option<ShadowSample>) {
         if let Some(after_loss) = &mut self.after_loss {
             (after_loss.held, after_loss.sampled) = (None, true);
-            after_loss.arriving_at_most = Some(said.map_or(f64::INFINITY, |said| said.window.bytes()));
+            after_loss.arriving_at_most = said.map_or(f32::INFINITY, |said| said.window.bytes() as f32);
         }
     }
 
     /// What that loss says now that `arrived` bytes of the first flight have; `None` where it is told, or nothing was lost.
     pub fn take_arrived(&mut self, arrived: Bytes) -> Option<ShadowSample> {
-        let at_most = self.after_loss.as_mut()?.arriving_at_most.take()?;
-        if self.may_be_bbr() {
+        let at_most = std::mem::take(&mut self.after_loss.as_mut()?.arriving_at_most);
+        if at_most <= 0.0 || self.may_be_bbr() {
             return None;
         }
         Some(ShadowSample {
-            window: Window::from_bytes(at_most.min(arrived.0 as f64))?,
+            window: Window::from_bytes(f64::from(at_most).min(arrived.0 as f64))?,
             reason: SampleReason::FirstFlight,
             phase: Phase::CongestionAvoidance,
             sawtooth: self.sawtooth(),
