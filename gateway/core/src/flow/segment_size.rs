@@ -54,7 +54,7 @@ impl SegmentSize {
         if pushed {
             return false;
         }
-        if self.bytes().is_some_and(|size| u64::from(payload) < size.0) {
+        if payload < self.largest && self.bytes().is_some_and(|size| u64::from(payload) < size.0) {
             return self.shrinks(payload);
         }
         self.smaller_proofs = 0;

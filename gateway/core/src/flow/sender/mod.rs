@@ -350,8 +350,10 @@ impl Sender {
     /// A first flight larger than the initial window was its start's choice, so that the window before its loss says nothing of the
     /// path: what of it arrived does, once that is known.
     fn tell_first_flight(&mut self, ended: bool, context: &mut FlowContext<'_>) {
+        let Some(followed) = self.followed.as_deref_mut().filter(|followed| followed.shadow.awaits_arrivals()) else {
+            return;
+        };
         let (una, mss) = (self.board.una(), self.size.bytes_or_usual());
-        let Some(followed) = self.followed.as_deref_mut() else { return };
         let over = |transfer: &Transfer| ended || !transfer.is_in_first_flight(una, mss);
         let Some(transfer) = followed.transfer.filter(over) else { return };
         let flight = u64::from(transfer.first_flight_segments) * mss;

@@ -104,22 +104,28 @@ impl Shadow {
         if !sent.full_sized || matches!(self.state, State::Loss { .. }) {
             return;
         }
-        let was_by_window = self.pacing.is_by_window();
-        let paces = self.is_paced(at, sent, had_more);
-        let window = (self.state == State::Open && !self.first_flight).then(|| self.window_in_slow_start()).flatten();
-        self.pacing.spread(window, self.rto.srtt(), self.packets(u64::from(sent.new_bytes)));
         if self.pacing.is_by_window() {
-            if !was_by_window {
-                self.lean_to_bbr(-BY_WINDOW_WEIGHT);
-            }
-        } else if paces && !std::mem::replace(&mut self.rounds.paced, true) {
+            return;
+        }
+        let paces = self.is_paced(at, sent, had_more);
+        if self.pacing.is_by_window() {
+            self.lean_to_bbr(-BY_WINDOW_WEIGHT);
+            return;
+        }
+        if self.first_flight || self.state != State::Open || !(self.reno.in_slow_start() || self.cubic.in_slow_start())
+        {
+            self.pacing.forget_spread();
+        } else {
+            let segments = self.packets(u64::from(sent.new_bytes));
+            self.pacing.spread(self.window_in_slow_start(), self.rto.srtt(), segments);
+        }
+        if paces && !std::mem::replace(&mut self.rounds.paced, true) {
             self.weigh_pacing(at);
         }
     }
 
-    fn window_in_slow_start(&self) -> Option<u32> {
-        let of_cubic = || self.cubic.in_slow_start().then(|| self.cubic.cwnd.whole());
-        if self.reno.in_slow_start() { Some(self.reno.cwnd.whole()) } else { of_cubic() }
+    fn window_in_slow_start(&self) -> u32 {
+        if self.reno.in_slow_start() { self.reno.cwnd.whole() } else { self.cubic.cwnd.whole() }
     }
 
     fn is_paced(&mut self, at: Timestamp, sent: &Sent, had_more: bool) -> bool {

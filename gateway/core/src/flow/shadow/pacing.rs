@@ -128,13 +128,15 @@ impl Pacing {
         self.evenly >= PACED_RUN
     }
 
-    /// New `segments` leave while `window` is the one of their sender's slow start, if it has one.
-    pub(super) fn spread(&mut self, window: Option<u32>, srtt: Option<Micros>, segments: u32) {
-        let due_us = window
-            .zip(srtt)
-            .map_or(0, |(window, srtt)| srtt.0 * u64::from(segments) / BY_WINDOW_GAIN / u64::from(window.max(1)));
-        let due_us = if due_us == 0 { 0 } else { due_us + u64::from(self.due_us) };
-        self.due_us = u16::try_from(due_us).unwrap_or(0);
+    /// New `segments` leave while `window` is the one of their sender's slow start.
+    pub(super) fn spread(&mut self, window: u32, srtt: Option<Micros>, segments: u32) {
+        let us = srtt.map_or(0, |srtt| srtt.0 * u64::from(segments) / BY_WINDOW_GAIN / u64::from(window.max(1)));
+        self.due_us = if us == 0 { 0 } else { u16::try_from(us + u64::from(self.due_us)).unwrap_or(0) };
+    }
+
+    /// Something leaves outside of a slow start.
+    pub(super) fn forget_spread(&mut self) {
+        self.due_us = 0;
     }
 
     fn count_gap(&mut self, gap_us: u32, due_us: u32) {
@@ -253,7 +255,7 @@ mod tests {
                 pacing.paces(Timestamp::from_micros(at_us), true, Some(Micros(50)), since_ack, SRTT);
                 let window = if grows { 12 + u32::try_from(n).unwrap() } else { 20 };
                 for _ in 0..2 {
-                    pacing.spread(Some(window), SRTT, 1);
+                    pacing.spread(window, SRTT, 1);
                 }
             }
             pacing.is_by_window()

@@ -108,10 +108,15 @@ impl Shadow {
         }
     }
 
+    /// Whether that is still to be known.
+    pub fn awaits_arrivals(&self) -> bool {
+        self.after_loss.as_ref().is_some_and(|after_loss| after_loss.arriving_at_most > 0.0)
+    }
+
     /// What that loss says now that `arrived` bytes of the first flight have; `None` where it is told, or nothing was lost.
     pub fn take_arrived(&mut self, arrived: Bytes) -> Option<ShadowSample> {
         let at_most = std::mem::take(&mut self.after_loss.as_mut()?.arriving_at_most);
-        if at_most <= 0.0 || self.may_be_bbr() {
+        if self.may_be_bbr() {
             return None;
         }
         Some(ShadowSample {
