@@ -17,6 +17,9 @@ pub enum Reason {
     LowerBound,
 }
 
+/// The initial window (RFC 6928): a flight within it tried nothing.
+const INITIAL: u32 = 10;
+
 /// One sample of the truth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KernelSample {
@@ -148,7 +151,8 @@ fn end_of(flow: FlowId, transfer: &[&Row]) -> Option<KernelSample> {
     let in_flight_most = info.iter().filter_map(|row| row.in_flight()).max()?;
     let (reason, segments) = match (by_window && !by_receiver, avoidance) {
         (true, true) => (Reason::End, last.cwnd?),
-        (true, false) => (Reason::SlowStartEnd, last_sent.cwnd?.min(in_flight_most)),
+        (true, false) if in_flight_most > INITIAL => (Reason::SlowStartEnd, last_sent.cwnd?.min(in_flight_most)),
+        (true, false) => (Reason::SlowStartEnd, last_sent.cwnd?),
         (false, _) => (Reason::LowerBound, in_flight_most),
     };
     // The last row may be that of the next request.

@@ -2,6 +2,7 @@
 
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
+use super::cwnd::INITIAL;
 use super::flavour::Flavour;
 use super::observation::{LossKind, ShadowSample};
 use super::reduction::Reduction;
@@ -164,7 +165,9 @@ impl Shadow {
             // The window was on its way, or begins there anew after an idle time: the path may carry any multiple of it.
             Limiter::Window if end.phase == Phase::SlowStart => {
                 // What was in flight the path has carried; a window beyond it is one that the sender is only believed to have.
-                (SampleReason::EndSlowStart, reached.min(shown.ceil()))
+                // Within the initial window nothing was tried, and what acknowledgements opened is as good.
+                let tried = shown > f64::from(INITIAL);
+                (SampleReason::EndSlowStart, if tried { reached.min(shown.ceil()) } else { reached })
             }
             Limiter::Window => (SampleReason::End, reached),
             Limiter::Receiver => (SampleReason::EndReceiverLimited, reached.min(shown)),
