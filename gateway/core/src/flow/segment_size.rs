@@ -10,6 +10,8 @@ use crate::wire::segment::WINDOW_OPTION_LEN;
 const TIMESTAMPS_LEN: u16 = 12;
 /// Segments of one size with more data right behind them before the size counts as the full one.
 const PROOF: u8 = 4;
+/// Smallest size that a path's MTU gives: Linux takes none below 552 bytes (`ip_rt_min_pmtu`).
+const SHRUNK_LEAST: u32 = 500;
 /// Largest payload of a segment on Ethernet with jumbo frames; larger ones are segmented by the network card later.
 const LARGEST_BYTES: u32 = 8_960;
 /// Payload where nothing is known (RFC 9293 section 3.7.1, for Ethernet).
@@ -22,7 +24,7 @@ pub(crate) struct SegmentSize {
     agreed: Option<NonZeroU16>,
     largest: u32,
     proofs: u8,
-    /// A smaller size that its segments have of late, and how many of them.
+    /// Size of the latest segments below the full size, and their number.
     smaller: u16,
     smaller_proofs: u8,
     /// Its segments carry the option in which it says its window.
@@ -46,7 +48,7 @@ impl SegmentSize {
 
     /// A data segment of `payload` bytes; `pushed` where the application's write ended with it. Returns whether the size
     /// is known better now.
-    pub(crate) fn sent(&mut self, payload: u32, pushed: bool) -> bool {
+    pub(crate) fn sent(&mut self, payload: u32, pushed: bool, fills_peer: impl FnOnce() -> bool) -> bool {
         if payload > self.largest {
             self.largest = payload;
             self.proofs = 0;
@@ -55,7 +57,8 @@ impl SegmentSize {
             return false;
         }
         if payload < self.largest && self.bytes().is_some_and(|size| u64::from(payload) < size.0) {
-            return self.shrinks(payload);
+            // A peer's small window cuts segments, too.
+            return payload >= SHRUNK_LEAST && !fills_peer() && self.shrinks(payload);
         }
         self.smaller_proofs = 0;
         if payload < self.largest || self.proofs >= PROOF {
@@ -65,11 +68,11 @@ impl SegmentSize {
         self.proofs == PROOF
     }
 
-    /// One of a smaller size with more data right behind it: after some of them the path's MTU is smaller than it was (RFC 8899).
+    /// Counts a segment below the full size that more data follows. Several of one size mean that the path's MTU dropped (RFC 1191).
     fn shrinks(&mut self, payload: u32) -> bool {
         let smaller = u16::try_from(payload).unwrap_or(u16::MAX);
         if smaller != self.smaller {
-            // What was sent before it shrank is cut in two, and the second part is small.
+            // Linux cuts what it had sent in two: the second part is smaller.
             if smaller > self.smaller || self.smaller_proofs == 0 {
                 (self.smaller, self.smaller_proofs) = (smaller, 1);
             }
@@ -134,11 +137,11 @@ mod tests {
         let mut size = SegmentSize::default();
         size.agree(Some(1_460), Some(1_460), false);
         for _ in 0..20 {
-            size.sent(100, true);
+            size.sent(100, true, || false);
         }
         assert_eq!(size.bytes(), Some(Bytes(1_460)), "an application's short writes prove nothing");
         for _ in 0..4 {
-            size.sent(1_400, false);
+            size.sent(1_400, false, || false);
         }
         assert_eq!(size.bytes(), Some(Bytes(1_400)));
     }
@@ -147,15 +150,19 @@ mod tests {
     fn a_path_whose_mtu_drops_makes_segments_smaller() {
         let mut size = SegmentSize::default();
         size.agree(Some(1_460), Some(1_460), false);
-        (0..20).for_each(|_| assert!(!size.sent(1_460, false) || size.proofs == PROOF));
+        (0..20).for_each(|_| assert!(!size.sent(1_460, false, || false) || size.proofs == PROOF));
         // What was outstanding is sent again in two pieces, then what is new in one.
-        let known: Vec<bool> = [1_240, 220, 1_240, 220, 1_240, 1_240].map(|payload| size.sent(payload, false)).into();
+        let known: Vec<bool> =
+            [1_240, 220, 1_240, 220, 1_240, 1_240].map(|payload| size.sent(payload, false, || false)).into();
         assert_eq!(known, [false, false, false, false, false, true]);
         assert_eq!(size.bytes(), Some(Bytes(1_240)));
         assert!(size.is_full(1_240) && !size.is_full(1_460));
-        (0..3).for_each(|_| assert!(!size.sent(900, false)));
-        size.sent(1_240, false);
-        assert!(!size.sent(900, false), "full ones in between: an application's");
+        (0..9).for_each(|_| assert!(!size.sent(900, false, || true)));
+        (0..9).for_each(|_| assert!(!size.sent(400, false, || false)));
+        assert_eq!(size.bytes(), Some(Bytes(1_240)), "a peer's small window, and no MTU of any path");
+        (0..3).for_each(|_| assert!(!size.sent(900, false, || false)));
+        size.sent(1_240, false, || false);
+        assert!(!size.sent(900, false, || false), "full ones in between: an application's");
         assert_eq!(size.bytes(), Some(Bytes(1_240)));
     }
 
@@ -163,7 +170,7 @@ mod tests {
     fn offloaded_segments_give_the_usual_size() {
         let mut size = SegmentSize::default();
         for _ in 0..4 {
-            size.sent(65_160, false);
+            size.sent(65_160, false, || false);
         }
         assert_eq!(size.bytes(), Some(Bytes(1_460)));
     }

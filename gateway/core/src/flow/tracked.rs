@@ -61,7 +61,7 @@ pub(crate) struct Transfer {
     pub(crate) start: u64,
     /// Its host had advice for its network when it began.
     pub(crate) advised: bool,
-    /// What left before anything was acknowledged.
+    /// Segments that left before anything was acknowledged.
     pub(crate) first_flight_segments: u16,
     /// The most bytes that were in the network.
     pub(crate) pipe_most: u32,
@@ -70,7 +70,7 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// More than the initial window left before anything was acknowledged.
+    /// Whether more than the initial window left before anything was acknowledged.
     pub(crate) fn exceeds_initial(&self) -> bool {
         u32::from(self.first_flight_segments) > DEFAULT_INITIAL_WINDOW.0
     }
@@ -82,10 +82,9 @@ impl Transfer {
 }
 
 impl TrackedSender {
-    /// Whether a loss of this kind leaves the window of its sender unsaid until it is known what of its first flight arrived.
-    /// The rate of BBR is known without.
+    /// Whether the sample of a loss of this kind waits for the arrival of the first flight. BBR's share needs no wait.
     pub(crate) fn loses_first_flight(&self, kind: LossKind, una: u64, mss: u64) -> bool {
-        // A window that its sender kept over an idle time may be BBR's.
+        // Without advice, only a window kept over an idle time is as large, and BBR always keeps its window.
         let named = matches!(self.shadow.flavour(), Flavour::Reno | Flavour::Cubic);
         matches!(kind, LossKind::FastRetransmit | LossKind::TailLossProbe)
             && !self.shadow.may_be_bbr()

@@ -282,7 +282,7 @@ impl Contribution {
             }
         }
         self.sum_bytes += admitted.bytes();
-        // A first flight was lost at the window that advice gave it: nothing was carried without loss.
+        // The path did not carry a first flight that lost packets.
         if sample.reason != SampleReason::FirstFlight {
             self.carried = Some(larger(self.carried, sample.window));
         }

@@ -120,7 +120,7 @@ impl Scoreboard {
         self.repairs.as_ref().map_or(0, |repairs| repairs.ever_lost)
     }
 
-    /// The same since it was last settled.
+    /// Bytes marked lost in the transfer under way.
     pub(crate) fn lost_since_settled(&self) -> u64 {
         self.repairs.as_ref().map_or(0, |repairs| repairs.ever_lost - repairs.settled_lost)
     }

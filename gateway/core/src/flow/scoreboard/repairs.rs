@@ -15,7 +15,7 @@ pub(super) struct Repairs {
     pub(super) lost: u64,
     /// Bytes ever marked lost, what was sent again and is lost again anew.
     pub(super) ever_lost: u64,
-    /// Of these, before it was last settled.
+    /// Those of them before the transfer under way.
     pub(super) settled_lost: u64,
     /// Bytes in segments retransmitted and not SACKed since.
     pub(super) retransmitted: u64,

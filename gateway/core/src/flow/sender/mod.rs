@@ -330,9 +330,9 @@ impl Sender {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         context.findings.loss(followed.network, context.now, followed.id(connection), rtt);
         let una = self.board.una();
-        let told_by_arrivals = followed.loses_first_flight(kind, una, self.size.bytes_or_usual());
+        let waits_for_arrivals = followed.loses_first_flight(kind, una, self.size.bytes_or_usual());
         let said = followed.shadow.on_loss(at, kind, pipe_before, self.board.ever_lost());
-        if told_by_arrivals {
+        if waits_for_arrivals {
             followed.shadow.await_arrivals(said.ok());
         }
         // One that waited for what this loss showed comes first.
@@ -342,13 +342,12 @@ impl Sender {
         if let Some(before) = before {
             self.give_sample(Ok(before), context);
         }
-        if !told_by_arrivals {
+        if !waits_for_arrivals {
             self.give_sample(said, context);
         }
     }
 
-    /// A first flight larger than the initial window was its start's choice, so that the window before its loss says nothing of the
-    /// path: what of it arrived does, once that is known.
+    /// Gives the sample of a lost first flight once its fate is known: the start chose its size, and the path let a part of it arrive.
     fn tell_first_flight(&mut self, ended: bool, context: &mut FlowContext<'_>) {
         let Some(followed) = self.followed.as_deref_mut().filter(|followed| followed.shadow.awaits_arrivals()) else {
             return;
@@ -368,7 +367,7 @@ impl Sender {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         // The estimate is evaluated with the sample: it should know these.
         followed.flush_round_stats(context);
-        // Met in midstream, it has a window once its packets show one; whether that is one of Reno or CUBIC they show later.
+        // A sender met in midstream has a window before its congestion control is known, and BBR's window is no sample.
         let unnamed = self.midstream && followed.shadow.flavour() == Flavour::Unknown;
         let said = said.and_then(|said| if unnamed { Err(Ignored::Midstream) } else { Ok(said) });
         let said = match context.bad_times.map_or(said, Err) {

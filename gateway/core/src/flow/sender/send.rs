@@ -4,6 +4,7 @@ use spand_proto::units::{Bytes, Micros};
 
 use super::{Acknowledged, Sender};
 use crate::counters::Ignored;
+use crate::flow::announced::Announced;
 use crate::flow::copies::{LastPacket, is_copy_of};
 use crate::flow::coverage::{Coverage, Inserted};
 use crate::flow::handshake::Syn;
@@ -218,7 +219,12 @@ impl Sender {
         let pushed = segment.flags.has(Flags::PSH);
         self.follow(segment, context);
         let says_window = segment.options.window.is_some() && self.size.say_window();
-        if self.size.sent(segment.payload_len, pushed) || says_window {
+        let (peer_window, board) = (&self.peer_window, &self.board);
+        let fills_peer = || {
+            let window = peer_window.and_then(Announced::bytes);
+            window.is_some_and(|window| window < board.flight().saturating_add(segment.payload_len.into()))
+        };
+        if self.size.sent(segment.payload_len, pushed, fills_peer) || says_window {
             self.tell_segment_size(at);
         }
         if segment.ecn != Ecn::NotEct {

@@ -27,7 +27,7 @@ const LET_GO_TOGETHER: u32 = 2;
 /// A round trip with evenly spaced segments speaks for BBR, up to this.
 const PACED_WEIGHT: f64 = 0.2;
 const PACED_MOST: f64 = 0.6;
-/// How much it says that a window is spread over the round trip as the kernel does it for all but BBR.
+/// Evidence against BBR: the kernel paces the sender's window, as it does for Reno and CUBIC.
 const BY_WINDOW_WEIGHT: f64 = 1.0;
 /// Lead at which BBR is given up until its rivals are contradicted again.
 const BBR_GIVEN_UP: f64 = 2.0;

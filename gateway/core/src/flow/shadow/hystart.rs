@@ -114,4 +114,18 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_train_of_a_paced_sender_may_be_twice_as_long() {
+        let found_after = |spread: bool| {
+            let (mut hystart, cwnd) = (HyStart::default(), Cwnd::new(20));
+            (1..=200_u64).find(|n| {
+                let at = Timestamp::from_micros(n * 1_000);
+                let progress = Progress { at, delivered_segments: 1.0, una: *n, nxt: 1_000, rtt: None, spread };
+                hystart.observe(&progress, Micros(100_000), Micros(100_000), &cwnd)
+            })
+        };
+        let (clocked, paced) = (found_after(false).unwrap(), found_after(true).unwrap());
+        assert!((50..=53).contains(&clocked) && (101..=104).contains(&paced), "{clocked}, {paced} ms");
+    }
 }

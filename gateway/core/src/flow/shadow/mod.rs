@@ -89,9 +89,9 @@ pub struct Shadow {
     last_sent: MaybeTime,
     /// Since sending resumed, nothing was acknowledged: there is no clock yet.
     first_flight: bool,
-    /// The window of segments that it should have restarted with, where the idle time before was longer than the RTO; else 0.
+    /// Window in segments after the restart that followed an idle time longer than the RTO (RFC 2861); 0 without one.
     restarted: u8,
-    /// How often it was seen to keep its window over such a time (`tcp_slow_start_after_idle`).
+    /// Idle times over which it kept its window instead (`tcp_slow_start_after_idle`).
     kept_window: u8,
     rto: Rto,
     /// Smallest round-trip time, and since when it is that.

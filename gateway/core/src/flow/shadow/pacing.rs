@@ -17,8 +17,9 @@ const FIRST_SPACING_PERCENT: u64 = 7;
 /// In a flight without acknowledgements what comes sooner is the same burst.
 const FIRST_FLIGHT_LEAST_US: u32 = 500;
 
-/// Linux paces a window that a scheduler spreads, in slow start, at twice that window a round trip (`tcp_update_pacing_rate`), BBR
-/// at 2.9 times what was delivered in one, which is at most half of what it has in flight. So many gaps, within so much of it, that tell the first.
+/// In slow start Linux paces Reno and CUBIC at twice the window a round trip (`tcp_update_pacing_rate`). BBR paces at 2.9 times what
+/// was delivered in one, which is at most half of what is in flight. A sender is of the first kind after this many gaps that are within
+/// this part of the expected one.
 const BY_WINDOW_GAIN: u64 = 2;
 const BY_WINDOW_RUN: u8 = 5;
 const BY_WINDOW_PART: u32 = 16;
@@ -55,9 +56,9 @@ pub(super) struct Pacing {
     evenly_unanswered: u8,
     /// Bursts since that answered an acknowledgement.
     answers: u8,
-    /// How much more often than not a gap was as long as the window of Reno or CUBIC makes it; it stays at [`BY_WINDOW_RUN`].
+    /// Gaps as long as the window of Reno or CUBIC makes them, less those that were not; it stays at [`BY_WINDOW_RUN`].
     by_window: u8,
-    /// How long the burst under way takes at that pace, in microseconds; 0 where it has none, or longer than is kept.
+    /// Microseconds that the burst under way takes at that pace; 0 if unknown, or above the range.
     due_us: u16,
     /// The application had written more than the last segment when that left.
     more_waits: bool,
@@ -128,7 +129,7 @@ impl Pacing {
         self.evenly >= PACED_RUN
     }
 
-    /// New `segments` leave while `window` is the one of their sender's slow start.
+    /// New `segments` leave in slow start with this `window`.
     pub(super) fn spread(&mut self, window: u32, srtt: Option<Micros>, segments: u32) {
         let us = srtt.map_or(0, |srtt| srtt.0 * u64::from(segments) / BY_WINDOW_GAIN / u64::from(window.max(1)));
         self.due_us = if us == 0 { 0 } else { u16::try_from(us + u64::from(self.due_us)).unwrap_or(0) };
@@ -147,7 +148,7 @@ impl Pacing {
         self.by_window = if as_due { self.by_window + 1 } else { self.by_window.saturating_sub(1) };
     }
 
-    /// Whether a scheduler spreads this sender's window over the round trip: that it paces says nothing of its congestion control.
+    /// Whether the kernel paces this sender's window, so that pacing is no evidence of BBR.
     pub(super) fn is_by_window(&self) -> bool {
         self.by_window >= BY_WINDOW_RUN
     }

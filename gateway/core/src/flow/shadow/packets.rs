@@ -13,7 +13,7 @@ use super::{Shadow, State};
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
 use crate::flow::sample::{Limiter, Phase};
 
-/// Times after which a sender is taken to keep its window over idle times: once it may be what the capture missed.
+/// A sender keeps its window over idle times if it did so this often: a gap of the capture can look like the first.
 const KEEPS_WINDOW: u8 = 2;
 
 impl Shadow {

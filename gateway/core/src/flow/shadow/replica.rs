@@ -21,7 +21,7 @@ pub(super) struct Progress {
     /// Position of the highest byte sent.
     pub(super) nxt: u64,
     pub(super) rtt: Option<Micros>,
-    /// A scheduler spreads the window over the round trip.
+    /// The kernel paces the window.
     pub(super) spread: bool,
 }
 

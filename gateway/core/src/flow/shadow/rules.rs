@@ -28,7 +28,7 @@ const GROWN_BACK: f64 = 0.2;
 /// Up to so many segments Reno and CUBIC back off to the same window; from so many on their windows differ by two or more.
 const ALIKE_UP_TO: f64 = 2.0;
 const TELLING_FROM: f64 = 10.0;
-/// Part of a restarted window that a flight goes beyond it at least.
+/// A first flight counts as larger than a restarted window from this part of it on.
 const RESTART_SLACK_PART: u32 = 4;
 /// Segments that a filled window may lack where nothing is held back for a burst.
 const FILLED_NEARLY: f64 = 1.0;
@@ -119,8 +119,8 @@ impl Shadow {
         quiet.0 > srtt.0.saturating_mul(2) || timed_out()
     }
 
-    /// Rule 10: a first flight larger than a restarted window, and not than the one before the idle time, is of a sender that keeps its
-    /// window, as BBR always does. One on advice may be any size.
+    /// Rule 10: a sender keeps its window over an idle time if its first flight is larger than the restarted window, and not larger than
+    /// the window before. BBR always keeps its window. A flight on advice may have any size.
     pub(super) fn weigh_restart(&mut self, pipe: u32) {
         if !matches!(self.flavour(), Flavour::Reno | Flavour::Cubic) {
             return;

@@ -21,7 +21,7 @@ pub(super) struct AfterLoss {
     held: Option<HeldSample>,
     /// One gave a sample.
     sampled: bool,
-    /// What arrived of the first flight is still to be told: at most so many bytes; 0 where it is not.
+    /// Upper bound, in bytes, of the sample that waits for the arrival of a lost first flight; 0 if none waits.
     arriving_at_most: f32,
     /// The first round trip of the recovery under way was judged ([`Shadow::weigh_reduction`]).
     judged: bool,
@@ -95,26 +95,28 @@ impl Shadow {
         sample
     }
 
-    /// Whether it runs BBR, or paces and it is not clear that it does not.
+    /// Whether it runs BBR, or may run it since it paces.
     pub fn may_be_bbr(&self) -> bool {
         self.leaning.best() == Flavour::Bbr || (self.bbr.is_some() && self.leaning.may_be_bbr())
     }
 
-    /// Not its window alone, which gives `said`, but what arrives of its first flight tells what the last loss says.
+    /// The sample of the last loss waits for the arrival of the first flight. `said`: what the window alone gives.
     #[expect(clippy::cast_possible_truncation, reason = "a window's digits fit")]
     pub fn await_arrivals(&mut self, said: Option<ShadowSample>) {
         if let Some(after_loss) = &mut self.after_loss {
             (after_loss.held, after_loss.sampled) = (None, true);
-            after_loss.arriving_at_most = said.map_or(f32::INFINITY, |said| said.window.bytes() as f32);
+            let at_most = said.map_or(f32::INFINITY, |said| said.window.bytes() as f32);
+            let before = after_loss.arriving_at_most;
+            after_loss.arriving_at_most = if before > 0.0 { before.min(at_most) } else { at_most };
         }
     }
 
-    /// Whether that is still to be known.
+    /// Whether a sample waits for that.
     pub fn awaits_arrivals(&self) -> bool {
         self.after_loss.as_ref().is_some_and(|after_loss| after_loss.arriving_at_most > 0.0)
     }
 
-    /// What that loss says now that `arrived` bytes of the first flight have; `None` where it is told, or nothing was lost.
+    /// The sample that waited: `arrived` bytes of the first flight did. `None` if the sender may run BBR.
     pub fn take_arrived(&mut self, arrived: Bytes) -> Option<ShadowSample> {
         let at_most = std::mem::take(&mut self.after_loss.as_mut()?.arriving_at_most);
         if self.may_be_bbr() {
@@ -143,7 +145,7 @@ impl Shadow {
         }
         if transfer.lost {
             let carried_bytes = after_loss.filter(|after| !after.sampled).map_or(0, |after| after.carried_bytes);
-            // The rate of what paces is known from before the loss, too.
+            // The model of BBR has the delivery rate before the loss, too.
             let paced = self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction())).unwrap_or(0.0);
             let carried = match self.leaning.best() {
                 Flavour::Bbr => paced,
@@ -164,8 +166,8 @@ impl Shadow {
         let (reason, segments) = match end.limiter {
             // The window was on its way, or begins there anew after an idle time: the path may carry any multiple of it.
             Limiter::Window if end.phase == Phase::SlowStart => {
-                // What was in flight the path has carried; a window beyond it is one that the sender is only believed to have.
-                // Within the initial window nothing was tried, and what acknowledgements opened is as good.
+                // The path carried what was in flight; a window beyond that is an assumption. A flight within the initial window
+                // tried nothing, so that the window counts there.
                 let tried = shown > f64::from(INITIAL);
                 (SampleReason::EndSlowStart, if tried { reached.min(shown.ceil()) } else { reached })
             }

@@ -185,9 +185,10 @@ fn duplicates_that_leave_no_room_for_what_was_lost_deliver_nothing() {
     assert_eq!(script.sender.delivered, delivered);
 }
 
-/// Samples after an advised first flight of so many segments of which number `lost` and those from `lost_from` on do not arrive, and their repair.
-fn first_flight(segments: u32, lost: u32, lost_from: u32) -> Vec<(SampleReason, f64)> {
+/// Samples of an advised first flight of `segments`, of which number `lost` and those from `lost_from` on are lost and repaired.
+fn first_flight(segments: u32, lost: u32, lost_from: u32, midstream: bool) -> Vec<(SampleReason, f64)> {
     let mut script = Script::new();
+    script.sender.midstream = midstream;
     let address = script.segment(0).source.address;
     script.ledger = PushLedger::new(1);
     script.ledger.note(address, address, at(99));
@@ -210,6 +211,11 @@ fn first_flight(segments: u32, lost: u32, lost_from: u32) -> Vec<(SampleReason, 
 
 #[test]
 fn a_lost_first_flight_beyond_the_initial_window_gives_what_of_it_arrived() {
-    assert_eq!(first_flight(30, 4, 20), [(SampleReason::FirstFlight, 19.0)]);
-    assert_eq!(first_flight(5, 0, 5), [], "the usual initial window of the smallest segments: slow start");
+    assert_eq!(first_flight(30, 4, 20, false), [(SampleReason::FirstFlight, 19.0)]);
+    assert_eq!(first_flight(5, 0, 5, false), [], "the usual initial window of the smallest segments: slow start");
+}
+
+#[test]
+fn a_midstream_sender_without_a_name_gives_no_sample() {
+    assert_eq!(first_flight(30, 4, 20, true), []);
 }
