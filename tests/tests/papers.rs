@@ -84,8 +84,8 @@ fn the_same_seed_gives_the_same_bytes() -> Result<()> {
     Ok(())
 }
 
-/// What is lost in a recovery is no loss of its own: losses lie further apart than packets do, so that who asks when they were
-/// opens with more, and for who does not ask it is the same.
+/// A packet that is lost in a recovery is no loss of its own. The times between losses get longer, and with them the windows of MISS.
+/// Rules that use no times of losses give the same as before.
 #[test]
 fn losses_that_count_each_are_not_packets() -> Result<()> {
     if !ns::is_here()? {

@@ -92,7 +92,7 @@ pub fn run(cell: &Cell, capture: &Path) -> Result<Recording> {
     thread::sleep(numbers.full_rtt() + Duration::from_millis(500));
 
     drop(server);
-    // It holds the poller, too.
+    // It holds the poller as well.
     drop(conduct);
     let trace_lost = states.finish()?;
     let segments_lost = segments.finish()?;
@@ -165,7 +165,7 @@ fn impairments(cell: &Cell, numbers: &Numbers) -> Impairments {
     let lasting = numbers.full_rtt().mul_f64(1.5) + Duration::from_millis(300);
     let every = (lasting * 10).max(Duration::from_secs(5));
     let episodes = Some(Episodes { first: every / 2, every, lasting });
-    // A small write ends with PSH, too: each of their segments would count as a tail.
+    // Under Nagle's algorithm each small write ends with PSH, and each of their segments would be a tail.
     let few_tails = matches!(cell.level("work"), "30kb" | "200kb" | "reqresp") && !cell.is("writes", "nagle");
     Impairments {
         loss: match cell.level("loss") {

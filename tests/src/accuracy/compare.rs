@@ -56,7 +56,7 @@ pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<Cel
             at_moment(&mut result, cell, flow, moment, *view, *holed, last_byte, begin_ns);
         }
     }
-    // What went before decides whether a transfer lost nothing, so that the rules get all of it.
+    // The rules need the rows before the view, too: a loss there keeps the end of a transfer from being a sample.
     let mut kernel = rules::samples(&recording.rows);
     kernel.retain(|sample| sample.time_ns >= since_ns);
     let same_instants = windows(&mut result, cell, &truth, &kernel, &seen, begin_ns);
@@ -338,7 +338,7 @@ fn network(recording: &Recording, kernel: &[KernelSample], seen: &Seen, same_ins
     }
 }
 
-/// A BBR flow's share: the median of its second half, since it has to find it, and since those that end last get that of the others.
+/// A BBR flow's share: the median of its second half. BBR first has to find it, and the flows that end last get that of the others.
 fn usual_share(flow: &FlowTruth) -> Option<f64> {
     const LOOKS: u64 = 100;
     let (first_ns, last_ns) = flow.span_ns();

@@ -61,9 +61,9 @@ pub struct FlowTruth {
     pub(super) states: Vec<(u64, CongestionState)>,
     /// Rows of `TCP_INFO`, by time.
     infos: Vec<Row>,
-    /// It began before the view of it: what happened by then was for nobody to see.
+    /// It began before the view. Nothing before that is compared.
     pub(super) began_before: bool,
-    /// Retransmissions by then.
+    /// Retransmissions before the view.
     retransmissions_before: u32,
     /// Nagle's algorithm holds what is less than a segment.
     pub(super) nagle: bool,
@@ -139,7 +139,7 @@ impl FlowTruth {
         }
     }
 
-    /// Whether there is nothing that may be sent, whatever the windows.
+    /// Whether the application left nothing that may be sent now.
     fn is_dry(&self, row: &Row) -> bool {
         let kept = if self.nagle { row.mss.unwrap_or(0).saturating_sub(1) } else { 0 };
         row.notsent_bytes.is_some_and(|unsent| unsent <= kept)

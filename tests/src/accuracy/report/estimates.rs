@@ -1,4 +1,4 @@
-//! What users get, first of all: estimates of networks against the truth, and what they are made of.
+//! The first tables of the page: estimates of networks against the truth, and the samples behind them.
 
 use std::fmt::Write as _;
 
@@ -84,7 +84,7 @@ pub(super) fn estimates(text: &mut String, results: &[&CellResult]) -> Result<()
         ];
         writeln!(text, "| {} | {} |", group.name, columns.join(" | "))?;
     }
-    writeln!(text, "\n| made of | |\n| --- | --- |")?;
+    writeln!(text, "\n| samples | |\n| --- | --- |")?;
     let shares = Target { name: "", kinds: &["share_bbr"], of: &["bbr"], median: 0.0, p95: 0.0, ranks: true };
     let values = pooled(results, &shares);
     let near = values.iter().filter(|off| f64::from(off.abs()) <= WITHIN_BBR).count();

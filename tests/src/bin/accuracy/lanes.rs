@@ -70,7 +70,7 @@ pub(crate) fn run(slice: &Slice<'_>) -> Result<()> {
         Some(result) => result.is_tried_again().then(|| (cell.clone(), result.tries)),
     });
     let mut waiting: Vec<(Cell, u32)> = missing.collect();
-    // Those refused before come last: what has no result at all goes first.
+    // Cells without a result go first.
     waiting.sort_by_key(|(_, tries)| *tries);
     let all = slice.plan.cells.len();
     println!("{} of {all} cells to run", waiting.len());
@@ -141,7 +141,7 @@ fn finish(slice: &Slice<'_>, mut one: Running, hung: bool, taken: usize) -> Resu
         pipe.read_to_string(&mut output).ok();
     }
     let all = slice.plan.cells.len();
-    // One that ended badly may have left that of an earlier try.
+    // A try that failed leaves the result of the one before.
     let result = result_of(slice.out, &one.cell).filter(|result| status.success() && result.tries > one.tries);
     let fault = match &result {
         Some(result) => result.fault.clone(),

@@ -198,7 +198,7 @@ impl Carrier {
                 Err(LinkDrop::Outage) => count(&counters.outage_drops),
                 Err(LinkDrop::TooBig(mtu)) => {
                     count(&counters.too_big_drops);
-                    // It is the router before the narrow link that answers, so no path lies between.
+                    // The router before the narrow link answers, and its answer crosses no path.
                     let answer = ip::too_big(packet, mtu);
                     if answer.is_none_or(|answer| nix::unistd::write(from, &answer).is_err()) {
                         count(&counters.emulator_drops);

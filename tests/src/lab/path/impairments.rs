@@ -35,7 +35,7 @@ pub struct Episodes {
     pub lasting: Duration,
 }
 
-/// A path that carries no more than this from some time on, and says so (RFC 1191, RFC 8201): ICMP comes back for every longer packet.
+/// An MTU that drops at some time (RFC 1191, RFC 8201): ICMP comes back for every longer packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MtuDrop {
     /// Time from the path's first packet.
@@ -91,6 +91,6 @@ pub struct Impairments {
     pub reorder: Option<Reorder>,
     /// Chance that a packet arrives twice.
     pub duplicate: f64,
-    /// Long packets stop to pass.
+    /// The path's MTU drops.
     pub mtu_drop: Option<MtuDrop>,
 }

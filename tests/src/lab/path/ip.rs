@@ -41,8 +41,8 @@ pub(super) fn mark(packet: &mut [u8]) {
     }
 }
 
-/// The router's word to the sender of a packet that is too long (RFC 792 and 1191, RFC 4443): next MTU and the packet's beginning. `None`:
-/// no IP packet. It comes from the packet's destination, as if the narrow link lay right before it.
+/// ICMP to the sender of a packet that is too long (RFC 792 and 1191, RFC 4443): the next MTU and the packet's beginning. Its source is the
+/// packet's destination, as if the narrow link lay right before that. `None`: no IP packet.
 pub(super) fn too_big(packet: &[u8], mtu: u32) -> Option<Vec<u8>> {
     const QUOTED: usize = 60;
     let quoted = packet.get(..packet.len().min(QUOTED))?;

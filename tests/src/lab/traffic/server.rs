@@ -33,7 +33,7 @@ pub struct Conduct {
     /// Highest pacing rate of its connections in bytes per second. Where there is one the kernel paces every congestion control,
     /// as behind a qdisc `fq`; far above the path's rate it limits nothing.
     pub pace_most: Option<u64>,
-    /// Leaves Nagle's algorithm on: less than a segment waits while another such is on its way.
+    /// Leaves Nagle's algorithm on: a small segment waits until the one before it is acknowledged.
     pub nagle: bool,
 }
 

@@ -17,7 +17,7 @@ pub enum Reason {
     LowerBound,
 }
 
-/// The initial window (RFC 6928): a flight within it tried nothing.
+/// The initial window (RFC 6928). A flight within it shows nothing of the path.
 const INITIAL: u32 = 10;
 
 /// One sample of the truth.
@@ -61,7 +61,9 @@ fn of_flow(flow: FlowId, rows: &[&Row]) -> Vec<KernelSample> {
         let mut lost = false;
         let mut before: Option<Before> = None;
         for row in transfer {
-            if let Some(state) = row.ca_state.filter(|_| row.source.is_full()) {
+            // A change of state comes between two rows: one acknowledgement may end a reduction and begin the next.
+            let is_change = row.source == Source::CongestionState;
+            if let Some(state) = row.ca_state.filter(|_| row.source.is_full() || is_change) {
                 let entered = before.is_some_and(|b| !b.state.is_reduced()) && state.is_reduced();
                 lost |= entered;
                 if let Some(b) = before.filter(|b| entered && b.cwnd >= b.ssthresh && state != CongestionState::Loss) {
@@ -98,7 +100,12 @@ impl Before {
             }
             // Its threshold is not the real one, and its window is that of the state before.
             Source::Probe => before.map(|b| Self { cwnd: row.cwnd.unwrap_or(b.cwnd), ..b }),
-            Source::CongestionState => before,
+            Source::CongestionState => before.zip(row.ca_state).map(|(b, state)| {
+                // What ends a reduction leaves the window at its threshold (`tcp_end_cwnd_reduction`).
+                let ends =
+                    matches!(b.state, CongestionState::Reduced | CongestionState::Recovery) && !state.is_reduced();
+                Self { state, cwnd: if ends { b.cwnd.min(b.ssthresh) } else { b.cwnd }, ..b }
+            }),
         }
     }
 }
@@ -190,6 +197,30 @@ mod tests {
         let rows = [row(1, Open, 30, 30, 30), row(2, Disorder, 31, 31, 31), row(3, Recovery, 21, 31, 32)];
         let samples = samples(&rows);
         assert_eq!(samples.iter().map(|s| (s.segments, s.reason)).collect::<Vec<_>>(), [(30.0, Reason::Loss)]);
+    }
+
+    #[test]
+    fn a_reduction_that_begins_where_a_loss_ends_gives_a_sample_of_its_own() {
+        use CongestionState::{Loss, Open, Reduced};
+        let change = |ms: u64, state| Row {
+            ca_state: Some(state),
+            ..Row::new(ms * 1_000_000, Source::CongestionState, row(1, Open, 1, 1, 1).flow())
+        };
+        let low = |row: Row| Row { ssthresh: Some(2), ..row };
+        let rows = [
+            low(row(1, Loss, 4, 4, 30)),
+            change(2, Open),
+            change(2, Reduced),
+            low(row(2, Reduced, 4, 3, 31)),
+            change(3, Open),
+            change(3, Reduced),
+            low(row(3, Reduced, 2, 2, 32)),
+        ];
+        let found = samples(&rows);
+        assert_eq!(
+            found.iter().map(|s| (s.segments, s.reason)).collect::<Vec<_>>(),
+            [(3.0, Reason::Loss), (1.0, Reason::Loss)]
+        );
     }
 
     #[test]
