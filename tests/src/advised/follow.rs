@@ -17,6 +17,8 @@ pub struct Followed {
 /// Follows a connection that started with `first` segments from acknowledgement to acknowledgement, up to the end of its slow start. A
 /// segment that came while the socket was in use is processed with the next: then each way to divide what they acknowledged
 /// is possible, and the window may have stayed at some of them, since what used the socket may have found the window not full.
+/// A row may also be taken while another CPU processes the segment before: `delivered` is new there and the window is not. Where the
+/// window stayed and should have grown, the next row must show the growth of both.
 pub fn follow(rows: &[Row], first: u32, growth: Growth) -> Followed {
     let mut followed = Followed::default();
     let rows: Vec<&Row> = rows.iter().filter(|row| row.source == Source::SegmentIn).collect();
@@ -26,15 +28,25 @@ pub fn follow(rows: &[Row], first: u32, growth: Growth) -> Followed {
     };
     let mut possible = vec![GrownWindow::of(Segments(first))];
     let mut waiting = 0;
+    let mut halfway = None;
     for pair in rows.get(begin..).unwrap_or_default().windows(2) {
         let [row, next] = pair else { break };
-        let Some(step) = Step::between(row, next) else { break };
+        let Some(mut step) = Step::between(row, next) else { break };
         waiting += 1;
         if step.acked == 0 {
             continue;
         }
+        let late: Option<u32> = halfway.take();
+        let alone = late.is_some() || waiting == 1;
+        let least = if alone && step.cwnd_limited { late.unwrap_or(0) + step.acked } else { late.unwrap_or(0) };
+        step.acked += late.unwrap_or(0);
         let before = std::mem::take(&mut possible);
-        possible = step.windows(&before, waiting, growth);
+        possible = step.windows(&before, waiting, least, growth);
+        if possible.is_empty() && late.is_none() && step.then == step.cwnd {
+            halfway = Some(step.acked);
+            possible = before;
+            continue;
+        }
         if possible.is_empty() {
             let Step { acked, cwnd, ssthresh, then, .. } = step;
             followed.difference = Some(format!(
@@ -71,15 +83,16 @@ impl Step {
         })
     }
 
-    /// Those of the windows possible after it that the kernel may have had, with the window that it reports.
-    fn windows(&self, before: &[GrownWindow], parts: usize, growth: Growth) -> Vec<GrownWindow> {
+    /// Those of the windows possible after it that the kernel may have had, with the window that it reports: `least` of what
+    /// was acknowledged moved the window.
+    fn windows(&self, before: &[GrownWindow], parts: usize, least: u32, growth: Growth) -> Vec<GrownWindow> {
         let grow = |window: GrownWindow, acked: u32| {
             let kernels = GrownWindow::of(Segments((window.whole + acked).min(self.ssthresh)));
             growth.grow(window, Segments(self.ssthresh), Segments(acked)).unwrap_or(kernels)
         };
-        let one = parts == 1;
-        let mut after = if one && self.cwnd_limited { Vec::new() } else { before.to_vec() };
-        for acked in if one { self.acked } else { 1 }..=self.acked {
+        let mut after = if least == 0 { before.to_vec() } else { Vec::new() };
+        let first = if parts == 1 { self.acked } else { least.max(1) };
+        for acked in first..=self.acked {
             after.extend(divided(before, acked, parts, &grow));
         }
         after.retain(|window| window.whole == self.then);
@@ -106,4 +119,46 @@ fn divided(
     all.sort_unstable();
     all.dedup();
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::lab::truth::FlowId;
+
+    const FIRST: u32 = 2;
+
+    /// Rows of reno in slow start, each with the window and what was delivered.
+    fn rows(states: &[(u32, u32)]) -> Vec<Row> {
+        let end = |port| SocketAddr::from(([192, 0, 2, 1], port));
+        let flow = FlowId { local: end(80), remote: end(50_000) };
+        states
+            .iter()
+            .map(|&(cwnd, delivered)| Row {
+                ca_state: Some(CongestionState::Open),
+                cwnd: Some(cwnd),
+                ssthresh: Some(100),
+                delivered: Some(delivered),
+                cwnd_limited: Some(true),
+                ..Row::new(0, Source::SegmentIn, flow)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_row_taken_halfway_through_an_acknowledgement_is_made_up_for_by_the_next() {
+        let followed = follow(&rows(&[(2, 0), (3, 1), (3, 2), (5, 3), (6, 4)]), FIRST, Growth::Standard);
+        assert_eq!(followed, Followed { acknowledgements: 4, difference: None });
+    }
+
+    #[test]
+    fn an_acknowledgement_that_never_moves_the_window_is_a_difference() {
+        let followed = follow(&rows(&[(2, 0), (3, 1), (3, 2), (4, 3), (5, 4)]), FIRST, Growth::Standard);
+        assert_eq!(followed.acknowledgements, 1);
+        assert!(followed.difference.is_some_and(|sentence| sentence.contains("2 acknowledged by 2 at 3 of 100")));
+        let stays = follow(&rows(&[(2, 0), (2, 1), (2, 2)]), FIRST, Growth::Standard);
+        assert!(stays.difference.is_some());
+    }
 }
