@@ -15,6 +15,8 @@ use spand_proto::units::{Bytes, Timestamp, Window};
 use spand_tests::lab::truth::rules::{self, KernelSample, Reason};
 use spand_tests::lab::truth::{FlowId, Row, Source};
 
+use crate::sequence::INITIAL_WINDOW;
+
 /// Further apart than this, the demo fails.
 const APART_MAX: f64 = 0.25;
 
@@ -112,16 +114,21 @@ fn truth(network: IpNet, samples: &[KernelSample], rows: &[Row]) -> Option<Truth
         .filter_map(|row| row.min_rtt_us)
         .min();
     Some(Truth {
-        segments: share(network, &here)?,
+        segments: share(network, &here, &advised(rows))?,
         losses: count(Reason::Loss),
         ends: count(Reason::End),
         rtt_min_ms: rtt_min_us.map(|us| f64::from(us) / 1e3),
     })
 }
 
-/// What the gateway's rule makes of the kernel's own windows, before any connection started on advice: at the gateway the
-/// ends of those hold the share and may probe.
-fn share(network: IpNet, samples: &[&KernelSample]) -> Option<f64> {
+/// The connections whose window was larger than the kernel's own initial one before anything was acknowledged but the handshake.
+fn advised(rows: &[Row]) -> BTreeSet<FlowId> {
+    let starts = rows.iter().filter(|row| row.delivered.is_some_and(|delivered| delivered <= 1));
+    starts.filter(|row| row.cwnd.is_some_and(|cwnd| u64::from(cwnd) > INITIAL_WINDOW)).map(Row::flow).collect()
+}
+
+/// What the gateway's rule makes of the kernel's own windows: the ends of `advised` connections hold the share.
+fn share(network: IpNet, samples: &[&KernelSample], advised: &BTreeSet<FlowId>) -> Option<f64> {
     let mut by_time = samples.to_vec();
     by_time.sort_by_key(|sample| sample.time_ns);
     let flows: BTreeSet<FlowId> = by_time.iter().map(|sample| sample.flow).collect();
@@ -145,7 +152,7 @@ fn share(network: IpNet, samples: &[&KernelSample]) -> Option<f64> {
             sawtooth: None,
             phase,
             transfer: Bytes(0),
-            advised: false,
+            advised: advised.contains(&sample.flow),
             rtt_min: None,
             rtt: None,
         });
@@ -214,6 +221,20 @@ mod tests {
         assert!(verdict(&[compared(Some(125.0), Some(100.0))]).is_ok());
         let error = verdict(&[compared(Some(126.0), Some(100.0))]).unwrap_err().to_string();
         assert!(error.contains("198.51.100.0/24") && error.contains("+26.0 %"), "{error}");
+    }
+
+    #[test]
+    fn who_starts_with_more_than_the_kernels_window_is_advised() {
+        let row = |port: u16, delivered, cwnd| {
+            let flow = FlowId {
+                local: "192.0.2.2:80".parse().unwrap(),
+                remote: format!("198.51.100.11:{port}").parse().unwrap(),
+            };
+            Row { delivered: Some(delivered), cwnd: Some(cwnd), ..Row::new(0, Source::Info, flow) }
+        };
+        let rows = [row(1, 1, 10), row(1, 11, 20), row(2, 1, 10), row(2, 1, 30), row(3, 40, 50)];
+        let ports: Vec<u16> = advised(&rows).iter().map(|flow| flow.remote.port()).collect();
+        assert_eq!(ports, [2]);
     }
 
     #[test]
