@@ -17,8 +17,8 @@ pub struct Followed {
 /// Follows a connection that started with `first` segments from acknowledgement to acknowledgement, up to the end of its slow start. A
 /// segment that came while the socket was in use is processed with the next: then each way to divide what they acknowledged
 /// is possible, and the window may have stayed at some of them, since what used the socket may have found the window not full.
-/// A row may also be taken while another CPU processes the segment before: `delivered` is new there and the window is not. Where the
-/// window stayed and should have grown, the next row must show the growth of both.
+/// Another CPU may process the segment before while a row is taken: then the row has the new `delivered` and the old window. The next row
+/// must show the growth by both acknowledgements.
 pub fn follow(rows: &[Row], first: u32, growth: Growth) -> Followed {
     let mut followed = Followed::default();
     let rows: Vec<&Row> = rows.iter().filter(|row| row.source == Source::SegmentIn).collect();
@@ -28,7 +28,8 @@ pub fn follow(rows: &[Row], first: u32, growth: Growth) -> Followed {
     };
     let mut possible = vec![GrownWindow::of(Segments(first))];
     let mut waiting = 0;
-    let mut halfway = None;
+    // What the last acknowledgement acknowledged, if its row was taken before the window grew; else 0.
+    let mut halfway = 0;
     for pair in rows.get(begin..).unwrap_or_default().windows(2) {
         let [row, next] = pair else { break };
         let Some(mut step) = Step::between(row, next) else { break };
@@ -36,14 +37,14 @@ pub fn follow(rows: &[Row], first: u32, growth: Growth) -> Followed {
         if step.acked == 0 {
             continue;
         }
-        let late: Option<u32> = halfway.take();
-        let alone = late.is_some() || waiting == 1;
-        let least = if alone && step.cwnd_limited { late.unwrap_or(0) + step.acked } else { late.unwrap_or(0) };
-        step.acked += late.unwrap_or(0);
+        let late = std::mem::take(&mut halfway);
+        let must_grow = step.cwnd_limited && (waiting == 1 || late > 0);
+        let least = late + if must_grow { step.acked } else { 0 };
+        step.acked += late;
         let before = std::mem::take(&mut possible);
         possible = step.windows(&before, waiting, least, growth);
-        if possible.is_empty() && late.is_none() && step.then == step.cwnd {
-            halfway = Some(step.acked);
+        if possible.is_empty() && late == 0 && step.then == step.cwnd {
+            halfway = step.acked;
             possible = before;
             continue;
         }
@@ -83,8 +84,7 @@ impl Step {
         })
     }
 
-    /// Those of the windows possible after it that the kernel may have had, with the window that it reports: `least` of what
-    /// was acknowledged moved the window.
+    /// Possible windows after it that agree with the reported one. At least `least` of the acknowledged segments moved the window.
     fn windows(&self, before: &[GrownWindow], parts: usize, least: u32, growth: Growth) -> Vec<GrownWindow> {
         let grow = |window: GrownWindow, acked: u32| {
             let kernels = GrownWindow::of(Segments((window.whole + acked).min(self.ssthresh)));
@@ -130,7 +130,7 @@ mod tests {
 
     const FIRST: u32 = 2;
 
-    /// Rows of reno in slow start, each with the window and what was delivered.
+    /// Rows of a slow start: each pair is a window and the segments delivered by then.
     fn rows(states: &[(u32, u32)]) -> Vec<Row> {
         let end = |port| SocketAddr::from(([192, 0, 2, 1], port));
         let flow = FlowId { local: end(80), remote: end(50_000) };
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_taken_halfway_through_an_acknowledgement_is_made_up_for_by_the_next() {
+    fn a_row_may_have_the_new_delivered_and_the_old_window() {
         let followed = follow(&rows(&[(2, 0), (3, 1), (3, 2), (5, 3), (6, 4)]), FIRST, Growth::Standard);
         assert_eq!(followed, Followed { acknowledgements: 4, difference: None });
     }

@@ -60,12 +60,17 @@ impl Compared {
 pub(crate) fn compare(networks: &[IpNet], listed: &Value, rows: &[Row]) -> Result<Vec<Compared>> {
     let entries = entries(listed)?;
     let samples = rules::samples(rows);
+    let advised = advised(rows);
     let mut compared: Vec<Compared> = networks
         .iter()
         .map(|network| {
             let entry =
                 entries.iter().find(|entry| entry.get("prefix").and_then(Value::as_str) == Some(&network.to_string()));
-            Compared { network: *network, gateway: entry.and_then(estimated), truth: truth(*network, &samples, rows) }
+            Compared {
+                network: *network,
+                gateway: entry.and_then(estimated),
+                truth: truth(*network, (&samples, &advised), rows),
+            }
         })
         .collect();
     compared.sort_by(|a, b| {
@@ -105,7 +110,7 @@ fn estimated(entry: &Value) -> Option<Estimated> {
     })
 }
 
-fn truth(network: IpNet, samples: &[KernelSample], rows: &[Row]) -> Option<Truth> {
+fn truth(network: IpNet, (samples, advised): (&[KernelSample], &BTreeSet<FlowId>), rows: &[Row]) -> Option<Truth> {
     let here: Vec<&KernelSample> = samples.iter().filter(|s| network.contains(&s.flow.remote.ip())).collect();
     let count = |reason| here.iter().filter(|sample| sample.reason == reason).count();
     let rtt_min_us = rows
@@ -114,20 +119,20 @@ fn truth(network: IpNet, samples: &[KernelSample], rows: &[Row]) -> Option<Truth
         .filter_map(|row| row.min_rtt_us)
         .min();
     Some(Truth {
-        segments: share(network, &here, &advised(rows))?,
+        segments: share(network, &here, advised)?,
         losses: count(Reason::Loss),
         ends: count(Reason::End),
         rtt_min_ms: rtt_min_us.map(|us| f64::from(us) / 1e3),
     })
 }
 
-/// The connections whose window was larger than the kernel's own initial one before anything was acknowledged but the handshake.
+/// Connections that started with more than the kernel's initial window. `delivered` is 1 from the handshake until the first ACK of data.
 fn advised(rows: &[Row]) -> BTreeSet<FlowId> {
     let starts = rows.iter().filter(|row| row.delivered.is_some_and(|delivered| delivered <= 1));
     starts.filter(|row| row.cwnd.is_some_and(|cwnd| u64::from(cwnd) > INITIAL_WINDOW)).map(Row::flow).collect()
 }
 
-/// What the gateway's rule makes of the kernel's own windows: the ends of `advised` connections hold the share.
+/// The share by the gateway's rule from the kernel's own windows. Samples have no round-trip time here, so the rule raises none as a probe.
 fn share(network: IpNet, samples: &[&KernelSample], advised: &BTreeSet<FlowId>) -> Option<f64> {
     let mut by_time = samples.to_vec();
     by_time.sort_by_key(|sample| sample.time_ns);
@@ -224,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_starts_with_more_than_the_kernels_window_is_advised() {
+    fn a_connection_that_starts_with_more_than_the_kernels_window_is_advised() {
         let row = |port: u16, delivered, cwnd| {
             let flow = FlowId {
                 local: "192.0.2.2:80".parse().unwrap(),
