@@ -20,6 +20,9 @@ use crate::sequence::INITIAL_WINDOW;
 /// Further apart than this, the demo fails.
 const APART_MAX: f64 = 0.25;
 
+/// Samples that each network needs before the comparison counts.
+pub(crate) const SAMPLES_MIN: u64 = 12;
+
 /// One network, as the gateway and as the kernel have it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Compared {
@@ -49,6 +52,11 @@ impl Compared {
     pub(crate) fn error(&self) -> Option<f64> {
         let (gateway, truth) = (self.gateway?.segments, self.truth?.segments);
         Some((gateway - truth) / truth)
+    }
+
+    /// Whether the gateway has samples enough for a comparison: one that it alone has or misses then moves the share by little.
+    pub(crate) fn has_enough(&self) -> bool {
+        self.gateway.is_some_and(|gateway| gateway.samples >= SAMPLES_MIN)
     }
 
     fn is_bad(&self) -> bool {
@@ -240,6 +248,27 @@ mod tests {
         let rows = [row(1, 1, 10), row(1, 11, 20), row(2, 1, 10), row(2, 1, 30), row(3, 40, 50)];
         let ports: Vec<u16> = advised(&rows).iter().map(|flow| flow.remote.port()).collect();
         assert_eq!(ports, [2]);
+    }
+
+    #[test]
+    fn a_short_end_of_an_advised_connection_lowers_the_share_less_than_one_of_a_plain_connection() {
+        let network: IpNet = "198.51.100.0/24".parse().unwrap();
+        let sample = |n: u16, reason, segments| KernelSample {
+            flow: FlowId {
+                local: "192.0.2.2:80".parse().unwrap(),
+                remote: format!("198.51.100.{}:{n}", 10 + n % 3).parse().unwrap(),
+            },
+            time_ns: u64::from(n) * 1_000_000_000,
+            segments,
+            mss: 1_448,
+            reason,
+        };
+        let losses = (1..=6).map(|n| sample(n, Reason::Loss, 40.0));
+        let samples: Vec<KernelSample> = losses.chain((7..=12).map(|n| sample(n, Reason::End, 15.0))).collect();
+        let ends: BTreeSet<FlowId> = samples.iter().filter(|s| s.reason == Reason::End).map(|s| s.flow).collect();
+        let share = |advised: BTreeSet<FlowId>| share(network, &samples.iter().collect::<Vec<_>>(), &advised).unwrap();
+        let (advised, plain) = (share(ends), share(BTreeSet::new()));
+        assert!(advised > plain + 5.0, "{advised} {plain}");
     }
 
     #[test]

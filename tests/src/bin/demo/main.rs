@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Error, Result, bail};
 use clap::Parser;
 use ipnet::IpNet;
-use spand_tests::ending::{arguments, exit_code};
+use spand_tests::ending::{TooBusy, arguments, exit_code};
 use spand_tests::lab::cgroup::Cgroup;
 use spand_tests::lab::path::{PathConfig, Queue, parse_rate};
 use spand_tests::lab::tap::Tap;
@@ -42,12 +42,14 @@ const CLIENTS: u8 = 3;
 /// How long transfers are compared while the mirror port is recorded, and how long without.
 const RECORDED: Duration = Duration::from_secs(25);
 const FURTHER: Duration = Duration::from_secs(75);
+/// How often the gateway learns for [`load::LEARNING`] until it has samples enough.
+const LEARNING_TURNS: u32 = 5;
 /// The agent reports every ten seconds.
 const REPORT_MAX: Duration = Duration::from_secs(12);
 
 #[derive(Debug, Parser)]
 #[command(
-    about = "Shows spand at work on real transfers in network namespaces (needs root, takes two and a half minutes)"
+    about = "Shows spand at work on real transfers in network namespaces (needs root, takes about three minutes)"
 )]
 struct Arguments {
     /// The gateway's program; default: beside this one
@@ -117,13 +119,7 @@ fn one_gateway(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> Resu
 
     load::start_streams(&lab, load::STREAMS)?;
     say("two streams fill every path from now on; all else goes on among them");
-    load::learn(&lab, &[2], load::LEARNING, &mut || {
-        product.check()?;
-        say(&format!("so far: {}", compare::so_far(&product.api().json("/v1/networks")?)?));
-        Ok(())
-    })?;
-    say(&format!("{} s of short transfers: the gateway has watched", load::LEARNING.as_secs()));
-    let learnt = compared(&product, &networks, &record)?;
+    let learnt = learn(&lab, &mut product, &networks, &record, say)?;
     println!(
         "\nShare of the path in segments: the gateway's estimate beside the same rule on the kernel's own windows, worst first\n"
     );
@@ -188,6 +184,30 @@ fn one_gateway(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> Resu
     };
     say(&format!("passed: {judged} every estimate is within 25 % of the same rule's on the kernel's own windows"));
     Ok(())
+}
+
+/// Short transfers until the gateway has samples enough of every network: the comparison with the kernel.
+fn learn(
+    lab: &Topology,
+    product: &mut Product,
+    networks: &[IpNet],
+    record: &Record,
+    say: &dyn Fn(&str),
+) -> Result<Vec<Compared>> {
+    for turn in 1..=LEARNING_TURNS {
+        load::learn(lab, &[2], load::LEARNING, &mut || {
+            product.check()?;
+            say(&format!("so far: {}", compare::so_far(&product.api().json("/v1/networks")?)?));
+            Ok(())
+        })?;
+        say(&format!("{} s of short transfers: the gateway has watched", (load::LEARNING * turn).as_secs()));
+        let learnt = compared(product, networks, record)?;
+        if learnt.iter().all(Compared::has_enough) {
+            return Ok(learnt);
+        }
+    }
+    let what = format!("{} samples of every network", compare::SAMPLES_MIN);
+    Err(TooBusy::new(what, load::LEARNING * LEARNING_TURNS).into())
 }
 
 /// Prints the paths.

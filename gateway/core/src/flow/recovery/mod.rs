@@ -1,8 +1,9 @@
 //! What a retransmission means: loss by duplicate acknowledgements, timeout, tail loss probe, congestion mark, or nothing.
 //!
 //! One loss event per window of data: everything repaired up to the recovery point belongs to the event that set it
-//! (RFC 6675 section 5, RFC 6582). A reduction is taken back when DSACKs or timestamps show that nothing had been lost
-//! (RFC 3708, RFC 3522, RFC 4015). Judges from what the tap sees; the window is [`super::shadow`]'s.
+//! (RFC 6675 section 5, RFC 6582). A reduction is taken back when DSACKs, timestamps or, after a timeout, F-RTO show that
+//! nothing had been lost (RFC 3708, RFC 3522, RFC 4015, RFC 5682). Judges from what the tap sees; the window is
+//! [`super::shadow`]'s.
 
 mod progress;
 mod repeat;
@@ -78,6 +79,8 @@ struct Probe {
 struct Undo {
     /// Retransmissions of the episode that no DSACK has named.
     unconfirmed: u16,
+    /// F-RTO goes on: originals that arrive show a timeout as spurious (`tp->frto`, RFC 5682 section 3.1).
+    frto: bool,
     /// Timestamp value of the first of them, until the first acknowledgement that advances.
     first_ts_value: Option<u32>,
 }
@@ -115,6 +118,10 @@ impl Recovery {
             let unheard = self.stage == Stage::TimedOut { advanced: false };
             let by_timer =
                 repeat.start <= repeat.una && (timed_out || repeat.is_unasked() || repeat.has_no_reason(unheard));
+            if self.stage == (Stage::TimedOut { advanced: true }) {
+                // It had nothing new to send, so it repairs.
+                self.end_frto();
+            }
             return by_timer.then(|| self.begin(LossKind::Timeout, repeat, earlier_repeats));
         }
         if !repeat.unseen && self.is_tail_probe(repeat) {
@@ -159,10 +166,16 @@ impl Recovery {
                 if let Stage::TimedOut { advanced } = &mut self.stage {
                     *advanced = true;
                 }
-                turn.undone = self.is_late_original(progress.echo);
+                turn.undone = self.is_late_original(progress.echo) || (progress.original && self.has_frto());
             }
             AckKind::Duplicate if self.counts_none(progress) => self.duplicates = 0,
-            AckKind::Duplicate => self.duplicates = self.threshold.another(self.duplicates, progress),
+            AckKind::Duplicate => {
+                self.duplicates = self.threshold.another(self.duplicates, progress);
+                if progress.nxt > self.point {
+                    // What it sent anew since asks for what is missing.
+                    self.end_frto();
+                }
+            }
             AckKind::Other => {}
         }
         turn.probe_loss = self.settle_probe(progress);
@@ -274,19 +287,32 @@ impl Recovery {
         // Without SACK what repeats made double looks like a loss: more has to be acknowledged (RFC 6582 section 4,
         // `tcp_is_non_sack_preventing_reopen`).
         self.point += u64::from(!repeat.sack_permitted);
+        // Not within another recovery (`tcp_enter_loss`).
+        let frto =
+            kind == LossKind::Timeout && (!self.is_active() || self.stage == Stage::TimedOut { advanced: false });
         self.stage = Stage::Repairing;
         if kind == LossKind::Timeout {
             (self.stage, self.duplicates) = (Stage::TimedOut { advanced: false }, 0);
         }
         self.probe = None;
         let first_ts_value = repeat.ts_value.filter(|_| !earlier_repeats);
-        self.undo = (!repeat.unseen && !marked).then_some(Undo { unconfirmed: 1, first_ts_value });
+        self.undo = (!repeat.unseen && !marked).then_some(Undo { unconfirmed: 1, frto, first_ts_value });
         kind
     }
 
     fn count_for_undo(&mut self) {
         if let Some(undo) = &mut self.undo {
             undo.unconfirmed = undo.unconfirmed.saturating_add(1);
+        }
+    }
+
+    fn has_frto(&self) -> bool {
+        self.stage.is_timed_out() && self.undo.is_some_and(|undo| undo.frto)
+    }
+
+    fn end_frto(&mut self) {
+        if let Some(undo) = &mut self.undo {
+            undo.frto = false;
         }
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct Progress {
     pub(crate) heard_at: Timestamp,
     /// What it did to the cumulative acknowledgement.
     pub(crate) kind: AckKind,
+    /// It acknowledges cumulatively what was sent once and not SACKed before (`FLAG_ORIG_SACK_ACKED`).
+    pub(crate) original: bool,
     /// Its first SACK block reports a duplicate segment (RFC 2883).
     pub(crate) dsack: bool,
     /// The timestamp it echoes.

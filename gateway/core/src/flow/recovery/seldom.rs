@@ -78,6 +78,7 @@ mod tests {
                 nxt: 9_000,
                 heard_at: Timestamp(u64::MAX),
                 kind: [AckKind::Advance, AckKind::Duplicate, AckKind::Other][n >> 5],
+                original: bit(0),
                 dsack: bit(0),
                 echo: bit(1).then_some(7),
                 ece: bit(2),

@@ -18,6 +18,8 @@ pub(crate) struct CumulativeAck {
     pub(crate) sacked_before: u64,
     /// Time since the segment that ends exactly there was sent, where that is a valid sample.
     pub(crate) rtt: Option<Micros>,
+    /// Something of it was sent once and not SACKed before.
+    pub(crate) original: bool,
     /// Of what was sent once and not SACKed before, where nothing else was acknowledged with it that was sent again.
     pub(crate) arrived: Option<Arrived>,
     /// The last transmission of the lowest segment, where one of those acknowledged was sent again: an echo of its timestamp
@@ -82,6 +84,7 @@ impl Scoreboard {
                 self.rack.acknowledged(&part, at, sacked_to, min_rtt);
             }
         }
+        outcome.original = arrived.is_some();
         if sent_once {
             outcome.arrived = arrived;
         } else {

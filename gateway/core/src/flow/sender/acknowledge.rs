@@ -98,6 +98,7 @@ impl Sender {
             nxt: self.board.nxt(),
             heard_at: at.after(self.reaction()),
             kind,
+            original: if self.sack_agreed { cumulative.original } else { cumulative.arrived.is_some() },
             dsack,
             echo: segment.options.timestamps.map(|timestamps| timestamps.echo),
             ece: segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN),

@@ -29,6 +29,7 @@ fn advance(una: u64, echo: u32) -> Progress {
         nxt: 20_000,
         heard_at: Timestamp(0),
         kind: AckKind::Advance,
+        original: false,
         dsack: false,
         echo: Some(echo),
         ece: false,
@@ -211,4 +212,42 @@ fn with_sack_a_repeat_on_its_way_is_repeated_by_the_timer_alone() {
     assert_eq!(again(70_000, 310_000), Some(LossKind::Timeout));
     assert_eq!(again(10, 310_000), None, "an acknowledgement asked for it");
     assert_eq!(again(70_000, 250_000), None, "too soon");
+}
+
+/// F-RTO after the timer repeated the first of the segments sent (1,000 to 20,000): `timeouts` in a row, then `between`, then an
+/// acknowledgement of segments sent once.
+fn is_spurious(before: impl Fn(&mut Recovery), timeouts: usize, between: impl Fn(&mut Recovery)) -> bool {
+    let silence = Some(Micros(310_000));
+    let timer =
+        Repeat { sacked: 0, since_ack: silence, since_sent: silence, ts_value: None, ..repeat(1_000, 1_000, 0) };
+    let mut recovery = Recovery::default();
+    before(&mut recovery);
+    for _ in 0..timeouts {
+        assert_eq!(recovery.repeated(&timer), Some(LossKind::Timeout));
+    }
+    assert!(
+        !recovery.acknowledged(&Progress { echo: None, ..advance(2_000, 0) }).undone,
+        "the repeat may have done that"
+    );
+    between(&mut recovery);
+    recovery.acknowledged(&Progress { original: true, echo: None, nxt: 22_000, ..advance(4_000, 0) }).undone
+}
+
+#[test]
+fn what_was_sent_once_and_arrives_after_a_timeout_takes_it_back() {
+    let nothing = |_: &mut Recovery| ();
+    assert!(is_spurious(nothing, 1, nothing));
+    assert!(is_spurious(nothing, 3, nothing), "the timer backed off");
+
+    let repairs = |recovery: &mut Recovery| assert_eq!(recovery.repeated(&repeat(2_000, 2_000, 0)), None);
+    assert!(!is_spurious(nothing, 1, repairs), "it gave the trial up");
+    let duplicate = |nxt| {
+        move |recovery: &mut Recovery| {
+            recovery.acknowledged(&Progress { kind: AckKind::Duplicate, echo: None, nxt, ..advance(2_000, 0) });
+        }
+    };
+    assert!(!is_spurious(nothing, 1, duplicate(22_000)), "new segments arrive, and what lies between is missing");
+    assert!(is_spurious(nothing, 1, duplicate(20_000)), "it has sent nothing new");
+    let recovers = |recovery: &mut Recovery| assert!(recovery.repeated(&repeat(1_000, 1_000, 0)).is_some());
+    assert!(!is_spurious(recovers, 1, nothing), "a loss was being repaired");
 }
