@@ -190,6 +190,7 @@ fn impairments(cell: &Cell, numbers: &Numbers) -> Impairments {
         },
         duplicate: if cell.is("copies", "0.5%") { 0.005 } else { 0.0 },
         mtu_drop: cell.is("change", "mtu").then_some(MtuDrop { after: numbers.change_after, bytes: MTU_AFTER_DROP }),
+        ..Impairments::default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the product does to real transfers (`make benefit`): the same transfers with and without it, side by side on paths
 //! of the same kind, timed at their senders.
 
+mod crowd;
 pub mod flight;
 mod learn;
 pub mod page;

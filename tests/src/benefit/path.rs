@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spand_proto::units::BytesPerSecond;
 
-use crate::lab::path::{Cross, Hop, LinkConfig, PathConfig, Queue};
+use crate::lab::path::{Cross, Hop, LinkConfig, PathConfig, Policer, Queue};
 
 /// IP and TCP headers with timestamps.
 const HEADER_BYTES: u64 = 52;
@@ -35,13 +35,28 @@ pub struct Way {
     pub access_kbit: Option<u64>,
     /// Payload of a full segment with timestamps.
     pub mss: u64,
+    /// What else it does to packets.
+    pub rough: Option<Rough>,
+}
+
+/// What real paths do besides queueing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Rough {
+    /// More delay each way, uniform up to this part of the one-way delay in percent, order kept.
+    Jitter(u32),
+    /// What arrives within this many milliseconds is delivered together, both ways, as wireless links do.
+    Bunched(u32),
+    /// A token bucket of the bottleneck's rate and this many packets in place of its queue.
+    Policed(u32),
+    /// Random loss towards the clients, in thousandths.
+    Lossy(u32),
 }
 
 impl Way {
     /// A path of the reference measurements: segments of 1,000 bytes, 10 packets of queue, an access link of 10 Mbit/s.
     pub const fn reference(kbit: u64, one_way_ms: u64) -> Self {
         let (queue_packets, access_kbit, mss) = (10, Some(10_000), 1_000);
-        Self { kbit, one_way_ms, queue_packets, bottlenecks: 1, cross_kbit: None, access_kbit, mss }
+        Self { kbit, one_way_ms, queue_packets, bottlenecks: 1, cross_kbit: None, access_kbit, mss, rough: None }
     }
 
     /// A path with a queue of one bandwidth-delay product and usual segments.
@@ -49,7 +64,13 @@ impl Way {
         // Full packets of 1,500 bytes.
         let queue_packets = mbit * 1_000 * rtt_ms / 8 / 1_500;
         let (kbit, one_way_ms) = (u64::from(mbit) * 1_000, u64::from(rtt_ms / 2));
-        Self { kbit, one_way_ms, queue_packets, bottlenecks: 1, cross_kbit: None, access_kbit: None, mss: 1_448 }
+        Self::new(kbit, one_way_ms, queue_packets)
+    }
+
+    /// A path with usual segments.
+    pub const fn new(kbit: u64, one_way_ms: u64, queue_packets: u32) -> Self {
+        let (bottlenecks, cross_kbit, access_kbit, mss, rough) = (1, None, None, 1_448, None);
+        Self { kbit, one_way_ms, queue_packets, bottlenecks, cross_kbit, access_kbit, mss, rough }
     }
 
     /// For the emulator.
@@ -67,7 +88,25 @@ impl Way {
             None => LinkConfig::new(bottleneck).then(std::iter::repeat_n(bottleneck, all.saturating_sub(1))),
             Some(access) => LinkConfig::new(access).then(std::iter::repeat_n(bottleneck, all)),
         };
-        PathConfig { down, up: LinkConfig::new(Hop::new(None, queue, delay)), seed }
+        let mut path = PathConfig { down, up: LinkConfig::new(Hop::new(None, queue, delay)), seed };
+        match self.rough {
+            None => {}
+            Some(Rough::Jitter(percent)) => {
+                let jitter = delay * percent / 100;
+                (path.down.impairments.jitter, path.up.impairments.jitter) = (jitter, jitter);
+            }
+            Some(Rough::Bunched(ms)) => {
+                let bunched = Duration::from_millis(ms.into());
+                (path.down.impairments.bunched, path.up.impairments.bunched) = (bunched, bunched);
+            }
+            Some(Rough::Policed(packets)) => {
+                path.down.hop.rate = None;
+                let burst_bytes = u64::from(packets) * self.mtu();
+                path.down.impairments.policer = Some(Policer { rate: BytesPerSecond(self.kbit * 125), burst_bytes });
+            }
+            Some(Rough::Lossy(thousandths)) => path.down.impairments.loss = f64::from(thousandths) / 1e3,
+        }
+        path
     }
 
     /// Largest IP packet of its clients' link.
@@ -98,7 +137,8 @@ impl Way {
         }
     }
 
-    fn transmission_ms(&self, bytes: u64) -> f64 {
+    /// Time that all packets of a transfer take through the narrowest link.
+    pub fn transmission_ms(&self, bytes: u64) -> f64 {
         let narrowest = self.access_kbit.unwrap_or(self.kbit).min(self.kbit);
         let on_the_wire = bytes + bytes.div_ceil(self.mss) * HEADER_BYTES;
         (on_the_wire * 8) as f64 / narrowest as f64

@@ -96,12 +96,13 @@ impl Planned {
                     let longest = bytes.iter().max().copied().unwrap_or(0);
                     seconds(longest as f64) * f64::from(connections) / sites.len() as f64
                 }
-                Work::Rounds { .. } => 0.0,
+                Work::Rounds { .. } | Work::Crowd { .. } => 0.0,
             };
             *lanes.entry(site.lane).or_default() += learning + timed;
         }
         let rounds = match *work {
             Work::Rounds { rounds, warm, every_ms, .. } => f64::from(rounds + warm) * every_ms as f64 / 1e3,
+            Work::Crowd { warm_s, seconds, .. } => f64::from(warm_s + seconds),
             _ => 0.0,
         };
         lanes.values().copied().fold(0.0, f64::max) + rounds + AROUND_S

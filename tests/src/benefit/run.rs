@@ -15,6 +15,7 @@ use super::stage::{Programs, Recorded, Stage};
 use super::statistics::quantile;
 use super::work::{self, Asked, Done, Progress};
 use crate::accuracy::result::Health;
+use crate::lab::truth::FlowId;
 use crate::product::{ApplyMethod, StartVariant};
 
 /// Time between two words about how far it is.
@@ -182,13 +183,23 @@ fn wrong_window(scenario: &Scenario, transfers: &[Measured]) -> Option<String> {
 
 /// Timed transfers with what their packets showed, and how many did not show whole.
 fn measured(scenario: &Scenario, done: &Done, recorded: &Recorded) -> Result<(Vec<Measured>, usize)> {
-    let warm = if let Work::Rounds { warm, .. } = scenario.work { warm } else { 0 };
+    let warm = match scenario.work {
+        Work::Rounds { warm, .. } => warm,
+        Work::Crowd { .. } => 1,
+        _ => 0,
+    };
     let mut unseen = 0;
+    // Connections that had the same ends so far: a client's ports come back.
+    let mut uses: BTreeMap<FlowId, usize> = BTreeMap::new();
     let mut all = Vec::new();
     for Asked { site, client, round, bytes, flow, offset } in done.asked.iter().copied() {
+        let nth = uses.entry(flow).or_default();
+        *nth += usize::from(offset == 0);
+        let nth = nth.saturating_sub(1);
         let Some(round) = round.checked_sub(warm) else { continue };
         let site = scenario.sites.get(site).context("a site of this scenario")?;
-        let Some(seen) = recorded.timelines.get(&flow).and_then(|timeline| timeline.transfer(offset, bytes)) else {
+        let timeline = recorded.timelines.get(&flow).and_then(|connections| connections.get(nth));
+        let Some(seen) = timeline.and_then(|timeline| timeline.transfer(offset, bytes)) else {
             unseen += 1;
             continue;
         };

@@ -148,6 +148,15 @@ pub enum Work {
         /// From round to round.
         every_ms: u64,
     },
+    /// Transfers of mixed sizes ([`MIX`]) that begin at random moments: of all arms at the same ones, where arrivals are open.
+    Crowd {
+        /// What makes a transfer begin.
+        arrivals: Arrivals,
+        /// Seconds before those that count.
+        warm_s: u32,
+        /// Seconds in which the transfers begin that count.
+        seconds: u32,
+    },
     /// Connections whose first flight is held against what the agent says of it, one at a time on each path.
     Flights {
         /// Bytes of the transfers, one size after the other.
@@ -158,6 +167,30 @@ pub enum Work {
         active: bool,
     },
 }
+
+/// What makes the transfers of a crowd begin.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Arrivals {
+    /// A Poisson process, whatever is under way: together they fill this part of the bottleneck, in percent.
+    Open(u32),
+    /// Each client asks again after a pause; its mean in milliseconds, distributed exponentially.
+    Closed(u32),
+}
+
+/// Sizes of a crowd's transfers, and of ten transfers how many have each: the longest would fill the time.
+pub const MIX: [(u64, u32); 4] = [(10_000, 3), (30_000, 3), (100_000, 3), (1_000_000, 1)];
+
+/// The size of the `n`th of ten transfers of [`MIX`].
+pub fn mixed(n: u32) -> Option<u64> {
+    let mut before = 0;
+    MIX.into_iter().find_map(|(bytes, times)| {
+        before += times;
+        (n < before).then_some(bytes)
+    })
+}
+
+/// Parts of a crowd's time that are compared: what waits in the queue outlives a transfer.
+pub(super) const PARTS: u32 = 10;
 
 /// Which row of the table a scenario answers.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -172,6 +205,10 @@ pub enum Question {
     Fairness,
     /// Many starts at once.
     Burst,
+    /// Transfers of mixed sizes where many share a path.
+    Crowd,
+    /// One flow on paths that deliver unevenly, police or lose.
+    Rough,
     /// The first flight as planned.
     FirstFlight,
 }
@@ -230,6 +267,15 @@ mod tests {
         assert_eq!(Senders::All(Arm::Cubic).learners(9).count(), 0);
         let fixed = Senders::Half(Arm::Fixed(16), Arm::Cubic);
         assert_eq!((fixed.learners(5).count(), fixed.label(0).as_str()), (0, "fixed16 beside cubic"));
+    }
+
+    #[test]
+    fn ten_transfers_have_the_sizes_in_their_parts() {
+        let sizes: Vec<u64> = (0..10).filter_map(mixed).collect();
+        for (bytes, times) in MIX {
+            assert_eq!(sizes.iter().filter(|size| **size == bytes).count(), times as usize, "{bytes}");
+        }
+        assert_eq!((sizes.len(), mixed(10)), (10, None));
     }
 
     #[test]

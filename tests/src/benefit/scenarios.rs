@@ -1,7 +1,7 @@
 //! What is timed: every scenario.
 
-use super::path::Way;
-use super::scenario::{Arm, PAIR, PAIR_LONG, Question, Scenario, Senders, Site, Work};
+use super::path::{Rough, Way};
+use super::scenario::{Arm, Arrivals, PAIR, PAIR_LONG, Question, Scenario, Senders, Site, Work};
 
 /// Transfers from which the gateway learns before anything is timed.
 const LEARN: u32 = 20;
@@ -39,6 +39,26 @@ const BURST_PARTS: [Part; 3] = [("16", &[Arm::Fixed(16)]), ("32", &[Arm::Fixed(3
 /// Who takes the product's place beside others.
 const FAIRNESS_ARMS: [Arm; 4] = [Arm::Product, Arm::Fixed(16), Arm::Fixed(32), Arm::Bbr];
 
+/// Paths that a crowd shares, how much of each it fills, and how many clients it has.
+const CROWDS: [(&str, &str, Way, Arrivals, u8); 5] = [
+    ("crowd-10-61", "10 Mbit/s, 50 ms, 61 %", CROWDED_10, Arrivals::Open(61), OPEN_CLIENTS),
+    ("crowd-10-81", "10 Mbit/s, 50 ms, 81 %", CROWDED_10, Arrivals::Open(81), OPEN_CLIENTS),
+    ("crowd-10-closed", "10 Mbit/s, 50 ms, nine clients", CROWDED_10, Arrivals::Closed(800), 9),
+    ("crowd-1.6-75", "1.6 Mbit/s, 104 ms, 75 %", Way::reference(1_600, 52), Arrivals::Open(75), OPEN_CLIENTS),
+    ("crowd-20-78", "20 Mbit/s, 80 ms, 78 %", Way::new(20_000, 40, 100), Arrivals::Open(78), OPEN_CLIENTS),
+];
+const CROWDED_10: Way = Way::new(10_000, 25, 40);
+/// Addresses that ask in turns where arrivals are open.
+const OPEN_CLIENTS: u8 = 20;
+
+/// What paths do to one flow besides queueing, and their words.
+const ROUGH: [(&str, Rough); 4] = [
+    ("jitter of 20 %", Rough::Jitter(20)),
+    ("bunches of 10 ms", Rough::Bunched(10)),
+    ("policer of 60 packets", Rough::Policed(60)),
+    ("1 % random loss", Rough::Lossy(10)),
+];
+
 /// Every scenario, in the order in which a campaign runs them.
 pub(super) fn all() -> Vec<Scenario> {
     let mut all = Vec::new();
@@ -50,9 +70,13 @@ pub(super) fn all() -> Vec<Scenario> {
     }
     all.extend(TOGETHER_PARTS.map(together));
     all.extend(BURST_PARTS.map(burst));
+    all.extend(CROWDS.map(crowd));
+    all.extend([("crowd-10-half-cubic", Arm::Cubic), ("crowd-10-half-bbr", Arm::Bbr)].map(crowd_of_halves));
     all.extend([
         fairness("fairness-cubic", Arm::Cubic),
         fairness("fairness-reno", Arm::Reno),
+        rough((PAIR, &[])),
+        rough(("bbr", &[Arm::Bbr])),
         flights("flight-passive", false),
         flights("flight-active", true),
         quick(),
@@ -178,6 +202,49 @@ fn burst(part: Part) -> Scenario {
     }
 }
 
+fn crowd((family, case, path, arrivals, clients): (&'static str, &str, Way, Arrivals, u8)) -> Scenario {
+    let arms = [Arm::Product, Arm::Cubic, Arm::Fixed(16)];
+    let sites = (0..).zip(arms).map(|(n, arm)| Site { clients, ..site(case, arm, path, n) }).collect();
+    Scenario {
+        family,
+        part: "",
+        question: Question::Crowd,
+        sites,
+        learn_bytes: (30_000, 2_000_000),
+        learn: LEARN,
+        work: Work::Crowd { arrivals, warm_s: 30, seconds: 300 },
+    }
+}
+
+/// Half of a crowd on advice, the other half not, beside the same crowd without any advice.
+fn crowd_of_halves((family, other): (&'static str, Arm)) -> Scenario {
+    let (_, _, path, arrivals, clients) = CROWDS[1];
+    let case = "10 Mbit/s, 50 ms, 81 %, half and half";
+    let groups = [Senders::Half(Arm::Product, other), Senders::All(other)];
+    let sites = (0..).zip(groups).map(|(n, senders)| Site { senders, clients, ..site(case, other, path, n) }).collect();
+    Scenario { family, sites, ..crowd((family, case, path, arrivals, clients)) }
+}
+
+/// One flow on paths that deliver unevenly, police or lose.
+fn rough(part: Part) -> Scenario {
+    let mut sites = Vec::new();
+    for (what, rough) in ROUGH {
+        for arm in arms(part) {
+            let path = Way { rough: Some(rough), ..Way::new(20_000, 25, 100) };
+            sites.push(site(&format!("20 Mbit/s, 50 ms, {what}"), arm, path, sites.len() % 4));
+        }
+    }
+    Scenario {
+        family: "rough",
+        part: part.0,
+        question: Question::Rough,
+        sites,
+        learn_bytes: (30_000, 2_000_000),
+        learn: LEARN,
+        work: Work::Sizes { bytes: &[30_000, 100_000, 1_000_000], rounds: 6 },
+    }
+}
+
 fn flights(family: &'static str, active: bool) -> Scenario {
     // Shares from some ten to a hundred segments, so that starts fill a part of a round trip, all of it, or several.
     let paths = [
@@ -215,7 +282,7 @@ mod tests {
                 let kbit = site.path.access_kbit.unwrap_or(site.path.kbit).min(site.path.kbit);
                 let widest: &mut u64 = lanes.entry(site.lane).or_default();
                 // Transfers of rounds do not take turns.
-                let at_once = matches!(scenario.work, Work::Rounds { .. });
+                let at_once = matches!(scenario.work, Work::Rounds { .. } | Work::Crowd { .. });
                 *widest = if at_once { *widest + kbit } else { (*widest).max(kbit) };
             }
             let sum: u64 = lanes.values().sum();
@@ -229,7 +296,7 @@ mod tests {
         let mut names = Vec::new();
         for scenario in all() {
             names.push(scenario.name());
-            if matches!(scenario.question, Question::Fairness | Question::FirstFlight) {
+            if matches!(scenario.question, Question::Fairness | Question::FirstFlight | Question::Crowd) {
                 continue;
             }
             for case in scenario.sites.iter().map(|site| &site.case) {

@@ -13,14 +13,13 @@ use tempfile::TempDir;
 
 use super::result::{Carried, Run};
 use super::scenario::{Arm, Scenario, Site};
-use super::timeline::{self, Timeline};
+use super::timeline::{self, Timelines};
 use crate::lab::cgroup::Cgroup;
 use crate::lab::host::{Host, Mirrored};
 use crate::lab::namespace::Namespace;
 use crate::lab::tap::Tap;
 use crate::lab::topology::{NetworkPlan, SERVER_DEVICE, Topology};
 use crate::lab::traffic::{Conduct, Server};
-use crate::lab::truth::FlowId;
 use crate::product::{AgentSetup, ApplyMethod, GatewaySetup, Product, StartVariant};
 
 /// The product's programs.
@@ -64,7 +63,7 @@ pub struct Recording {
 #[derive(Debug, Default)]
 pub struct Recorded {
     /// Every connection.
-    pub timelines: BTreeMap<FlowId, Timeline>,
+    pub timelines: Timelines,
     /// Packets written, and packets that the taps lost.
     pub packets: (u64, u64),
     /// What each path carried meanwhile.

@@ -52,9 +52,12 @@ pub struct Seen {
     pub first_flight_ms: f64,
 }
 
+/// Connections by their ends, those that had the same ends in order of time.
+pub type Timelines = BTreeMap<FlowId, Vec<Timeline>>;
+
 /// Timelines of all connections of the senders at `address` and `port`, whichever side opened them.
-pub fn read(file: &Path, address: IpAddr, port: u16) -> Result<BTreeMap<FlowId, Timeline>> {
-    let mut timelines: BTreeMap<FlowId, Timeline> = BTreeMap::new();
+pub fn read(file: &Path, address: IpAddr, port: u16) -> Result<Timelines> {
+    let mut timelines = Timelines::new();
     let end = |end: Endpoint| SocketAddr::new(end.address, end.port);
     for segment in wire::read(file)? {
         let (source, destination) = (end(segment.source), end(segment.destination));
@@ -62,16 +65,32 @@ pub fn read(file: &Path, address: IpAddr, port: u16) -> Result<BTreeMap<FlowId, 
         if source.port() != port && destination.port() != port {
             continue;
         }
-        if source.ip() == address {
-            timelines.entry(FlowId { local: source, remote: destination }).or_default().send(&segment);
-        } else {
-            timelines.entry(FlowId { local: destination, remote: source }).or_default().receive(&segment);
-        }
+        let is_sent = source.ip() == address;
+        let (local, remote) = if is_sent { (source, destination) } else { (destination, source) };
+        take(timelines.entry(FlowId { local, remote }).or_default(), &segment, is_sent);
     }
     Ok(timelines)
 }
 
+/// Takes a segment of the connections with some ends.
+fn take(connections: &mut Vec<Timeline>, segment: &Segment, is_sent: bool) {
+    let is_another = |last: &Timeline| is_sent && last.is_followed_by(segment);
+    if connections.last().is_none_or(is_another) {
+        connections.push(Timeline::default());
+    }
+    match connections.last_mut() {
+        Some(last) if is_sent => last.send(segment),
+        Some(last) => last.receive(segment),
+        None => {}
+    }
+}
+
 impl Timeline {
+    /// Whether this segment of the sender begins another connection with the same ends.
+    fn is_followed_by(&self, segment: &Segment) -> bool {
+        segment.flags.has(Flags::SYN) && self.first.is_some_and(|first| first != segment.seq.wrapping_add(1))
+    }
+
     fn send(&mut self, segment: &Segment) {
         if segment.flags.has(Flags::SYN) {
             self.first.get_or_insert(segment.seq.wrapping_add(1));
@@ -138,6 +157,9 @@ fn count<'a>(packets: impl Iterator<Item = &'a Sent>) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use spand_core::wire::segment::{Ecn, Options};
+    use spand_proto::units::Timestamp;
+
     use super::*;
 
     fn timeline(sent: &[(u64, u64, u64)], acked: &[(u64, u64)]) -> Timeline {
@@ -147,6 +169,40 @@ mod tests {
             timeline.highest = timeline.highest.max(end);
         }
         timeline
+    }
+
+    #[test]
+    fn a_port_that_is_used_again_is_another_connection() {
+        let flow = |port| SocketAddr::new([192, 0, 2, 1].into(), port);
+        let end = |address: SocketAddr| Endpoint { address: address.ip(), port: address.port() };
+        let segment = |at_ms: u64, flags: u8, seq: u32, payload_len: u32| Segment {
+            at: Timestamp(at_ms * 1_000_000),
+            source: end(flow(80)),
+            destination: end(flow(40_000)),
+            seq,
+            ack: None,
+            flags: Flags(flags),
+            window: 1_000,
+            payload_len,
+            ip_id: None,
+            ecn: Ecn::NotEct,
+            options: Options::default(),
+        };
+        let (syn, data) = (Flags::SYN, Flags::ACK);
+        let mut connections = Vec::new();
+        for sent in [
+            segment(1, syn, 100, 0),
+            segment(2, syn, 100, 0),
+            segment(3, data, 101, 10),
+            segment(50, syn, 900, 0),
+            segment(51, data, 901, 20),
+        ] {
+            take(&mut connections, &sent, true);
+        }
+        let sizes: Vec<Vec<u64>> =
+            connections.iter().map(|one| one.sent.iter().map(|sent| sent.end).collect()).collect();
+        assert_eq!(sizes, [vec![10], vec![20]]);
+        assert!(connections[0].repeated_its_syn() && !connections[1].repeated_its_syn());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
+use super::crowd;
 use super::scenario::{Arm, Scenario, Site, Work};
 use super::stage::Stage;
 use crate::lab::traffic::{Client, Plan};
@@ -54,6 +55,11 @@ pub(super) struct Progress {
 }
 
 impl Progress {
+    pub(super) fn plan(&self, more: usize) -> Result<()> {
+        self.planned.fetch_add(u32::try_from(more)?, Ordering::Relaxed);
+        Ok(())
+    }
+
     pub(super) fn one(&self) {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
@@ -70,6 +76,7 @@ pub(super) fn timed(stage: &Stage, scenario: &Scenario, seed: u64, progress: &Pr
             Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
         }
         Work::Rounds { .. } => rounds(stage, scenario, seed, progress),
+        Work::Crowd { .. } => crowd::timed(stage, scenario, seed, progress),
         Work::Flights { .. } => bail!("first flights are looked at elsewhere"),
     }
 }

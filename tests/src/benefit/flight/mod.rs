@@ -167,7 +167,7 @@ fn spacing(at_ns: &[u64], planned_ns: f64) -> (bool, bool) {
 pub(super) fn judge(planned: &[Planned], recorded: &Recorded) -> Flights {
     let mut flights = Flights::default();
     for one in planned {
-        let timeline = recorded.timelines.get(&one.flow);
+        let timeline = recorded.timelines.get(&one.flow).and_then(|connections| connections.first());
         if let Some(timeline) = timeline.filter(|timeline| timeline.transfer(0, one.bytes).is_some()) {
             flights.count(one, timeline);
         }

@@ -1,6 +1,7 @@
 //! The results page: what was found beside its targets, then a table for each question, worst rows first.
 
 mod cells;
+mod crowd;
 mod starts;
 mod tables;
 mod targets;
@@ -154,7 +155,10 @@ impl Section<'_> {
             let many = if seeds.len() == 1 { "1 seed" } else { &format!("{} seeds", seeds.len()) };
             writeln!(text, "\n### {family} ({}; {many}: {})", words(self.kind), seeds.join(", "))?;
             let summary = match question {
-                Question::Alone | Question::Together | Question::Grid => tables::against(text, &results, *question),
+                Question::Alone | Question::Together | Question::Grid | Question::Rough => {
+                    tables::against(text, &results, *question)
+                }
+                Question::Crowd => crowd::write(text, &results),
                 Question::Fairness => tables::fairness(text, &results, family.trim_start_matches("fairness-")),
                 Question::Burst => {
                     let mut summary = tables::against(text, &results, *question);

@@ -43,7 +43,7 @@ fn time(side: &Side) -> String {
     format!("{:.1}{half}", side.mean.value)
 }
 
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     if bytes >= 1_000_000 { format!("{} MB", bytes / 1_000_000) } else { format!("{} KB", bytes / 1_000) }
 }
 

@@ -22,6 +22,14 @@ impl Finding {
 pub(super) const WORSE_MOST: f64 = 0.02;
 /// How much longer transfers beside advised ones may take than among their own kind.
 pub(super) const NEIGHBOUR_WORSE_MOST: f64 = 0.12;
+/// The same on paths that deliver unevenly, police or lose.
+pub(super) const ROUGH_WORSE_MOST: f64 = 0.05;
+/// How much longer a size may take in a crowd on advice than in one without.
+pub(super) const CROWD_WORSE_MOST: f64 = 0.05;
+/// Change of the time over the bound in a crowd, all sizes together.
+pub(super) const CROWD_OVER_BOUND: f64 = -0.15;
+/// How far neighbours of advised transfers may be from what they take among their own kind.
+pub(super) const CROWD_NEIGHBOURS_OFF: f64 = 0.08;
 /// How far one flow alone may be from its target.
 const ALONE_OFF: f64 = 0.02;
 
@@ -45,7 +53,8 @@ pub(super) fn change(question: Question, case: &str, bytes: u64) -> Option<f64> 
         }
         Question::Together => TOGETHER.iter().find(|(senders, _)| *senders == case).map(|(_, percent)| share(*percent)),
         Question::Grid => Some(WORSE_MOST),
-        Question::Fairness | Question::Burst | Question::FirstFlight => None,
+        Question::Rough => Some(ROUGH_WORSE_MOST),
+        Question::Fairness | Question::Burst | Question::Crowd | Question::FirstFlight => None,
     }
 }
 

@@ -198,6 +198,12 @@ pub(crate) fn print(compared: &[Compared]) {
     }
 }
 
+/// How far each network is from the kernel, in one line, the worst first.
+pub(crate) fn in_words(compared: &[Compared]) -> String {
+    let apart = |row: &Compared| row.error().map_or("-".to_owned(), |error| format!("{:+.1} %", error * 100.0));
+    compared.iter().map(|row| format!("{} {}", row.network, apart(row))).collect::<Vec<_>>().join(", ")
+}
+
 /// Fails where a network is too far apart, naming it.
 pub(crate) fn verdict(compared: &[Compared]) -> Result<()> {
     let bad: Vec<String> = compared

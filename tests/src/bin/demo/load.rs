@@ -11,18 +11,15 @@ use anyhow::{Context, Result, anyhow, bail};
 use ipnet::IpNet;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use spand_tests::benefit::scenario::mixed;
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::lab::topology::Topology;
 use spand_tests::lab::traffic::{Client, Plan, Step};
 use spand_tests::lab::truth::FlowId;
 use spand_tests::product::interrupt;
 
-/// Sizes that are compared, and of ten transfers how many have each: the longest would fill the time.
-const COMPARED: [(u64, u32); 4] = [(10_000, 3), (30_000, 3), (100_000, 3), (1_000_000, 1)];
 /// Pauses between two compared transfers of a client, so that they meet the streams at any moment.
 const PAUSE_MS: std::ops::Range<u64> = 20..200;
-/// Longer than the demo: its end ends the streams.
-pub(crate) const STREAMS: Duration = Duration::from_secs(300);
 /// How long the gateway learns.
 pub(crate) const LEARNING: Duration = Duration::from_secs(16);
 /// Time between two looks at what was learnt.
@@ -95,22 +92,13 @@ fn compared_client(site: &Site, n: usize, span: Duration, mut rng: StdRng, done:
     let mut timed = Vec::new();
     while Instant::now() < end {
         thread::sleep(Duration::from_millis(rng.random_range(PAUSE_MS)));
-        let bytes = size(rng.random_range(0..10)).context("ten transfers have sizes")?;
+        let bytes = mixed(rng.random_range(0..10)).context("ten transfers have sizes")?;
         let transfer = Client::connect(from, site.server)?.ask(&Plan::transfer(Plan::AS_THE_HOST, bytes))?;
         let flow = FlowId { local: site.server, remote: transfer.local };
         timed.push(Timed { network: site.network, bytes, completion: transfer.completion, flow });
         done.fetch_add(1, Ordering::Relaxed);
     }
     Ok(timed)
-}
-
-/// The size of the `n`th of ten transfers.
-fn size(n: u32) -> Option<u64> {
-    let mut before = 0;
-    COMPARED.into_iter().find_map(|(bytes, times)| {
-        before += times;
-        (n < before).then_some(bytes)
-    })
 }
 
 /// Fills every path for `span`: two streams on each, which nobody waits for.
@@ -185,18 +173,4 @@ fn gather<T>(
         thread::sleep(Duration::from_millis(20));
     }
     workers.into_iter().map(|worker| worker.join().map_err(|_| anyhow!("a client's thread panicked"))?).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ten_transfers_have_the_sizes_in_their_parts() {
-        let sizes: Vec<u64> = (0..10).filter_map(size).collect();
-        for (bytes, times) in COMPARED {
-            assert_eq!(sizes.iter().filter(|size| **size == bytes).count(), times as usize, "{bytes}");
-        }
-        assert_eq!((sizes.len(), size(10)), (10, None));
-    }
 }

@@ -39,11 +39,14 @@ use crate::load::Timed;
 pub(crate) const CONGESTION_CONTROL: &str = "cubic";
 /// Clients in each network.
 const CLIENTS: u8 = 3;
-/// How long transfers are compared while the mirror port is recorded, and how long without.
+/// How long transfers are compared while the mirror port is recorded.
 const RECORDED: Duration = Duration::from_secs(25);
-const FURTHER: Duration = Duration::from_secs(75);
 /// How often the gateway learns for [`load::LEARNING`] until it has samples enough.
 const LEARNING_TURNS: u32 = 5;
+/// The streams outlast what is compared by this.
+const AROUND: Duration = Duration::from_secs(60);
+/// Time between two looks at the estimates while transfers are compared.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(60);
 /// The agent reports every ten seconds.
 const REPORT_MAX: Duration = Duration::from_secs(12);
 
@@ -62,6 +65,15 @@ struct Arguments {
     /// the second where this machine cannot
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(["bpf", "route"]))]
     way: Option<String>,
+    /// Seconds in which transfers are compared with and without advice
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(30..=3_600))]
+    seconds: u32,
+    /// Mode of the agent
+    #[arg(long, value_enum, default_value = "careful")]
+    mode: Mode,
+    /// Part of the connections that the agent starts without advice, as its control group
+    #[arg(long, default_value_t = 0.5)]
+    control: f64,
     /// Two egresses with a gateway each, which share over a NATS server: one is killed, and no host may be without advice
     #[arg(long)]
     two_gateways: bool,
@@ -117,7 +129,8 @@ fn one_gateway(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> Resu
     let mut product = Product::start_gateway(&lab, &gateway, &GatewaySetup::default(), folder)?;
     say(&format!("spand-gateway runs and listens on {MIRROR_DEVICE}"));
 
-    load::start_streams(&lab, load::STREAMS)?;
+    let compared_for = Duration::from_secs(arguments.seconds.into());
+    load::start_streams(&lab, load::LEARNING * LEARNING_TURNS + compared_for + AROUND)?;
     say("two streams fill every path from now on; all else goes on among them");
     let learnt = learn(&lab, &mut product, &networks, &record, say)?;
     println!(
@@ -129,20 +142,40 @@ fn one_gateway(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> Resu
     advice::print(product.api(), &lab)?;
     println!();
     let agent = program(arguments.agent.as_deref(), "spand-agent")?;
-    let (method, granted) = match start_agent(&agent, &mut product, &lab, cgroup.as_ref()) {
+    let starts = (arguments.mode, arguments.control);
+    let (method, granted) = match start_agent(&agent, &mut product, &lab, starts, cgroup.as_ref()) {
         Err(error) if is_without_programs(&error, arguments, cgroup.as_ref()) => {
             say(&format!("no programs in this kernel ({error:#}); the agent sets routes instead"));
-            (ApplyMethod::Route, start_agent(&agent, &mut product, &lab, None)?)
+            (ApplyMethod::Route, start_agent(&agent, &mut product, &lab, starts, None)?)
         }
         granted => (if cgroup.is_some() { ApplyMethod::Bpf } else { ApplyMethod::Route }, granted?),
     };
-    let control =
-        if method == ApplyMethod::Bpf { "half of the connections are its control group" } else { "no control group" };
-    say(&format!("spand-agent runs (careful, apply = {}, {control})", method.name()));
+    let control = if method == ApplyMethod::Bpf {
+        format!("{:.0} % of the connections are its control group", arguments.control * 100.0)
+    } else {
+        "no control group".to_owned()
+    };
+    say(&format!("spand-agent runs ({}, apply = {}, {control})", arguments.mode.name(), method.name()));
 
     let picture = picture(folder, arguments.out.is_some())?;
     let folders = (folder, picture.as_path());
-    compare_connections(&lab, &mut product, (method, &granted), folders, say)?;
+    let further = compared_for.saturating_sub(RECORDED);
+    compare_connections(&lab, &mut product, (method, &granted), folders, say, &mut |lab, product, before| {
+        let mut done = 0;
+        let mut left = further;
+        while !left.is_zero() {
+            let span = left.min(BETWEEN_LOOKS);
+            left -= span;
+            done += compared_set(lab, product, span, method, before + done, say)?.len();
+            if !left.is_zero() {
+                say(&format!(
+                    "estimate against the kernel: {}",
+                    compare::in_words(&compared(product, &networks, &record)?)
+                ));
+            }
+        }
+        Ok(done)
+    })?;
     let after = compared(&product, &networks, &record)?;
     println!(
         "\nShare of the path in segments after the advised transfers, beside the same rule on the kernel's own windows\n"
@@ -235,25 +268,24 @@ fn is_without_programs(error: &Error, arguments: &Arguments, cgroup: Option<&Cgr
 }
 
 /// Compares connections with and without advice: what they began with on the wire, the packets of two, and completion times.
-/// `folder` takes the recording, `file` the plot.
+/// `folder` takes the recording, `file` the plot. `further` makes the transfers after those that are recorded, as many as it returns.
 fn compare_connections(
     lab: &Topology,
     product: &mut Product,
     (method, granted): (ApplyMethod, &BTreeMap<IpNet, u32>),
     (folder, file): (&Path, &Path),
     say: &dyn Fn(&str),
+    further: &mut dyn FnMut(&Topology, &mut Product, usize) -> Result<usize>,
 ) -> Result<()> {
     let networks: Vec<IpNet> = lab.networks.iter().map(|network| network.plan.prefix).collect();
     let recording = folder.join("compared.pcap");
     let (first, segments) = recorded(lab, &recording, || compared_set(lab, product, RECORDED, method, 0, say))
         .and_then(|first| Ok((first, wire::read(&recording)?)))?;
     let senders = wire::senders(&segments, lab.port);
-    let second = if method == ApplyMethod::Bpf {
-        compared_set(lab, product, FURTHER, method, first.len(), say)?
-    } else {
-        // Without a control group more of them would show nothing more.
-        Vec::new()
-    };
+    let begin = Instant::now();
+    // Without a control group more of them would show nothing more.
+    let second = if method == ApplyMethod::Bpf { further(lab, product, first.len())? } else { 0 };
+    let seconds = (RECORDED + begin.elapsed()).as_secs();
 
     println!(
         "\nInitial window really used, counted on the wire (connections of 100 KB and more: segments before the first ACK)\n"
@@ -273,11 +305,10 @@ fn compare_connections(
     }
     drop(segments);
     if method == ApplyMethod::Bpf {
-        let all = first.len() + second.len();
+        let all = first.len() + second;
         let classes = reported(product, all, say)?;
         println!(
-            "\nCompletion time by size, of {all} connections in {} s: control or advised at random, half of each, as /v1/benefit counts them\n",
-            (RECORDED + FURTHER).as_secs()
+            "\nCompletion time by size, of {all} connections in {seconds} s: control or advised at random, as /v1/benefit counts them\n"
         );
         print!("{}\n{}", benefit::table(&classes), benefit::further(&classes));
         println!("  10 KB are fewer segments than Linux's own initial window: there a start on advice changes nothing");
@@ -295,16 +326,17 @@ fn start_agent(
     agent: &Path,
     product: &mut Product,
     lab: &Topology,
+    (mode, control_fraction): (Mode, f64),
     cgroup: Option<&Cgroup>,
 ) -> Result<BTreeMap<IpNet, u32>> {
     let method = if cgroup.is_some() { ApplyMethod::Bpf } else { ApplyMethod::Route };
     let cgroup = cgroup.map(|cgroup| cgroup.folder().to_owned());
     let setup = AgentSetup {
         method,
-        mode: Mode::Careful,
+        mode,
         include: Vec::new(),
         cgroup,
-        control_fraction: 0.5,
+        control_fraction,
         number: 0,
         gateways: Vec::new(),
         more: String::new(),

@@ -35,6 +35,15 @@ pub struct Episodes {
     pub lasting: Duration,
 }
 
+/// A token bucket that drops what exceeds it: no queue, no delay.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Policer {
+    /// Its rate in IP bytes.
+    pub rate: BytesPerSecond,
+    /// The most that passes at once after a pause, in IP bytes.
+    pub burst_bytes: u64,
+}
+
 /// An MTU that drops at some time (RFC 1191, RFC 8201): ICMP comes back for every longer packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MtuDrop {
@@ -87,6 +96,11 @@ pub struct Impairments {
     pub stall: Option<Episodes>,
     /// Up to this much more delay, uniform, order kept.
     pub jitter: Duration,
+    /// What arrives within one of these stretches, which follow each other, is delivered at its end, all at once: aggregation of
+    /// wireless links. Zero: none.
+    pub bunched: Duration,
+    /// A policer before the queue.
+    pub policer: Option<Policer>,
     /// Packets overtaken by later ones.
     pub reorder: Option<Reorder>,
     /// Chance that a packet arrives twice.

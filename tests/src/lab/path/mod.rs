@@ -1,5 +1,5 @@
 //! A wide-area path in user space, both directions apart: bottlenecks in a row with drop-tail queues, delay, losses single
-//! and in bursts, reordering, jitter, duplicates, congestion marks, outages, an MTU that drops, and cross traffic.
+//! and in bursts, reordering, jitter, duplicates, congestion marks, bunches, policers, outages, an MTU that drops, and cross traffic.
 //!
 //! One thread carries all paths of a lab between pairs of TUN devices. Rates count IP bytes, without link headers. Use it
 //! up to 100 Mbit/s: above, the thread is the bottleneck. What happens to a packet is arithmetic ([`link`], [`hop`],
@@ -18,4 +18,4 @@ pub use config::{
 };
 pub use emulator::{Emulator, LinkCounters, PathCounters, PathEnds};
 pub(in crate::lab) use emulator::{nanoseconds, real_time_priority};
-pub use impairments::{Burst, Cross, Episodes, Impairments, MtuDrop, Reorder};
+pub use impairments::{Burst, Cross, Episodes, Impairments, MtuDrop, Policer, Reorder};

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::config::LinkConfig;
 use super::hop::Bottleneck;
-use super::impairments::{Episodes, Impairments};
+use super::impairments::{Episodes, Impairments, Policer};
 
 /// The one packet of [`Impairments::single`] is at least so long: data, no acknowledgement.
 const SINGLE_LEAST_BYTES: u32 = 1_000;
@@ -15,7 +15,7 @@ const SINGLE_LEAST_BYTES: u32 = 1_000;
 /// Why a packet does not arrive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Drop {
-    /// The queue before a bottleneck was full.
+    /// The queue before a bottleneck was full, or the policer's bucket empty.
     Tail,
     /// A random loss, single or in a burst.
     Random,
@@ -73,6 +73,8 @@ pub(super) struct Link {
     singled: bool,
     /// Latest arrival in order: jitter overtakes nobody.
     last_due_ns: u64,
+    /// When the policer's bucket is full again.
+    full_at_ns: u64,
 }
 
 impl Link {
@@ -81,7 +83,16 @@ impl Link {
         let dice =
             Dice { loss: die(1), burst: die(2), tail: die(3), jitter: die(4), reorder: die(5), duplicate: die(6) };
         let hops = (100..).zip(config.hops()).map(|(n, hop)| Bottleneck::new(hop, seed ^ (n << 32))).collect();
-        Self { impairments: config.impairments, hops, dice, bad: false, first_ns: None, singled: false, last_due_ns: 0 }
+        Self {
+            impairments: config.impairments,
+            hops,
+            dice,
+            bad: false,
+            first_ns: None,
+            singled: false,
+            last_due_ns: 0,
+            full_at_ns: 0,
+        }
     }
 
     /// Offers a packet at `now_ns`. Returns when and how it arrives.
@@ -102,6 +113,9 @@ impl Link {
         if self.loses(packet) {
             return Err(Drop::Random);
         }
+        if self.impairments.policer.is_some_and(|policer| !self.conforms(policer, now_ns, packet.length)) {
+            return Err(Drop::Tail);
+        }
         let stall_ns = self.impairments.stall.and_then(|stall| left_of(stall, since_first_ns)).unwrap_or(0);
         let mut at_ns = now_ns.saturating_add(stall_ns);
         let mut marked = false;
@@ -111,6 +125,17 @@ impl Link {
             marked |= passed.marked;
         }
         Ok(Arrival { marked, ..self.arrive(at_ns) })
+    }
+
+    /// Takes a packet's tokens, where there are as many: the bucket is full again as much later as they take to come back.
+    fn conforms(&mut self, policer: Policer, now_ns: u64, length: u32) -> bool {
+        let time_of = |bytes: u64| bytes.saturating_mul(1_000_000_000) / policer.rate.0.max(1);
+        let full_at_ns = self.full_at_ns.max(now_ns).saturating_add(time_of(length.into()));
+        let conforms = full_at_ns - now_ns <= time_of(policer.burst_bytes);
+        if conforms {
+            self.full_at_ns = full_at_ns;
+        }
+        conforms
     }
 
     fn loses(&mut self, packet: Packet) -> bool {
@@ -126,9 +151,11 @@ impl Link {
     }
 
     fn arrive(&mut self, at_ns: u64) -> Arrival {
-        let Impairments { jitter, reorder, duplicate, .. } = self.impairments;
+        let Impairments { jitter, bunched, reorder, duplicate, .. } = self.impairments;
         let jitter_ns = nanoseconds(jitter.mul_f64(self.dice.jitter.random::<f64>()));
-        let in_order_ns = at_ns.saturating_add(jitter_ns).max(self.last_due_ns);
+        let stretch_ns = nanoseconds(bunched).max(1);
+        let delivered_ns = at_ns.saturating_add(jitter_ns).div_ceil(stretch_ns).saturating_mul(stretch_ns);
+        let in_order_ns = delivered_ns.max(self.last_due_ns);
         let late = reorder.filter(|reorder| self.dice.reorder.random::<f64>() < reorder.chance);
         let duplicated = self.dice.duplicate.random::<f64>() < duplicate;
         if late.is_none() {

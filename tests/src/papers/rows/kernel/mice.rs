@@ -1,6 +1,5 @@
 //! Burst TCP on this kernel (Gonçalves, 5.2): mice by the thesis's first window and by that of Linux.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +17,7 @@ use crate::benefit::path;
 use crate::benefit::scenario::Arm as Sender;
 use crate::benefit::stage::{configure, prefix};
 use crate::benefit::statistics::quantile;
-use crate::benefit::timeline::{self, Timeline};
+use crate::benefit::timeline::{self, Timeline, Timelines};
 use crate::lab::host::{Host, Mirrored};
 use crate::lab::tap::Tap;
 use crate::lab::topology::{NetworkPlan, SERVER_DEVICE};
@@ -192,7 +191,7 @@ fn run(setting: &Setting, seed: u64, _programs: &Programs) -> Result<Figures> {
     let taps: Vec<Tap> = hosts.iter().map(tap).collect::<Result<_>>()?;
     let asked = transfers(&stage, &senders, &mice)?;
     thread::sleep(Duration::from_secs(2));
-    let mut timelines = BTreeMap::new();
+    let mut timelines = Timelines::new();
     for (host, tap) in hosts.iter().zip(taps) {
         ensure!(tap.finish()?.dropped == 0, "a recording has holes");
         timelines.extend(timeline::read(&file(host), host.address, stage.lab.port)?);
@@ -205,8 +204,12 @@ fn run(setting: &Setting, seed: u64, _programs: &Programs) -> Result<Figures> {
     figures(&seen, &timelines)
 }
 
-fn is_repeated(timelines: &BTreeMap<FlowId, Timeline>, flow: &FlowId) -> bool {
-    timelines.get(flow).is_some_and(Timeline::repeated_its_syn)
+fn is_repeated(timelines: &Timelines, flow: &FlowId) -> bool {
+    timeline_of(timelines, flow).is_some_and(Timeline::repeated_its_syn)
+}
+
+fn timeline_of<'a>(timelines: &'a Timelines, flow: &FlowId) -> Option<&'a Timeline> {
+    timelines.get(flow)?.first()
 }
 
 fn advice(kind: Kind, path: &path::Way) -> Result<Option<Advice>> {
@@ -273,13 +276,13 @@ fn joined(threads: Vec<thread::ScopedJoinHandle<'_, Result<()>>>) -> Result<()> 
     threads.into_iter().try_for_each(|one| one.join().map_err(|_| anyhow!("a client panicked"))?)
 }
 
-fn figures(asked: &Asked, timelines: &BTreeMap<FlowId, Timeline>) -> Result<Figures> {
+fn figures(asked: &Asked, timelines: &Timelines) -> Result<Figures> {
     let mut figures = Figures::new();
     for kind in KINDS {
         let name = kind.name();
         let of_it = asked.iter().filter(|(other, ..)| other.name() == name);
         let seen = of_it.map(|(_, mouse, flow)| {
-            let timeline = timelines.get(flow).and_then(|timeline| timeline.transfer(0, mouse.bytes));
+            let timeline = timeline_of(timelines, flow).and_then(|timeline| timeline.transfer(0, mouse.bytes));
             timeline.with_context(|| format!("a transfer of {name} was not seen whole"))
         });
         let seen: Vec<timeline::Seen> = seen.collect::<Result<_>>()?;
