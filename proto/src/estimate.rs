@@ -39,6 +39,9 @@ pub struct Estimate {
     pub opening: Option<Opening>,
     /// The bottleneck's buffer, by the round trips at losses.
     pub buffer: Option<Window>,
+    /// What the empty path holds: the largest rate at which all connections together delivered lately, times the smallest round trip. No less
+    /// than that; of one gateway's tap alone.
+    pub bdp: Option<Window>,
     /// When the newest sample came.
     pub refreshed: Timestamp,
     /// How far the number can be trusted.

@@ -20,6 +20,7 @@ pub fn estimate(network: Network, share: Window, refreshed: Timestamp) -> Estima
         is_lower_bound: false,
         opening: None,
         buffer: None,
+        bdp: None,
         refreshed,
         confidence: Confidence::new(0.9),
         rule: RuleKind::Robust,

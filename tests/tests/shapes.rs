@@ -67,6 +67,7 @@ impl Case {
             is_lower_bound: false,
             opening,
             buffer: None,
+            bdp: None,
             refreshed: now,
             confidence: Confidence::new(1.0),
             rule: RuleKind::Robust,

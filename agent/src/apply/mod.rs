@@ -47,6 +47,8 @@ pub struct Inputs {
     pub share_half_bytes: u64,
     /// The part of it that keeps the path busy, alike.
     pub pipe_half_bytes: u64,
+    /// What the empty path holds, in bytes; 0 where that is not known, or decides nothing.
+    pub bdp_bytes: u64,
     /// The slow-start threshold in bytes; 0 where no loss was measured.
     pub threshold_bytes: u64,
     /// The network's round trip, mean before smallest.
@@ -77,6 +79,7 @@ impl Inputs {
         Self {
             share_half_bytes: estimate.share.half_bytes(),
             pipe_half_bytes: estimate.pipe_half_bytes(),
+            bdp_bytes: estimate.bdp.filter(|_| policy.crowd).map_or(0, |bdp| bdp.half_bytes() / 2),
             threshold_bytes: estimate.threshold_bytes(),
             rtt: estimate.rtt_mean.or(estimate.rtt_min),
             proven: policy.floor.is_some_and(|floor| estimate.loss_connections >= floor.loss_connections),

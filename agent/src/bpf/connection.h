@@ -122,6 +122,7 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	if (halvings) {
 		network.share_half_bytes >>= 1;
 		network.pipe_half_bytes >>= 1;
+		network.bdp_bytes = 0;
 		network.opening_half_bytes >>= 1;
 		network.oldest_loss_us >>= 1;
 		// The first flights that were lost are evidence of congestion: slow start ends at the halved share. The window at the

@@ -43,6 +43,7 @@ enum flag {
 	FILLS_PIPE = 2,	   // a start is not shifted below what keeps the path busy
 	NEEDS_LOSS = 4,	   // no threshold where no loss backs the share
 	BUFFERED = 8,	   // the bottleneck's buffer bounds unpaced starts and the slow start after them
+	CROWD = 16,	   // a share that many have is raised within what the empty path holds
 };
 
 // What losses say of a share.
@@ -56,6 +57,12 @@ enum evidence {
 #define CAP_OF_MEASURED 100
 
 #define NO_THRESHOLD 0x7fffffffu // TCP_INFINITE_SSTHRESH
+
+// The least that a short transfer takes for its share where many share the path, the most segments of such a transfer, and the least
+// threshold of a longer one (spand_proto::start, CROWD_WINDOW).
+#define CROWD_WINDOW 20
+#define CROWD_LONGEST 100
+#define CROWD_THRESHOLD 25
 
 // What is known of one network.
 struct network {
@@ -74,6 +81,7 @@ struct network {
 	u64 opening_half_bytes; // the threshold by the senders under way; 0: none is known
 	u64 lost_ns;	      // the last loss of any of them
 	u64 overflow_bytes;   // where slow start overflows the bottleneck's buffer; 0: not known
+	u64 bdp_bytes;	      // what the empty path holds; 0: not known
 	u32 loss_us;	      // smoothed interval between their losses; 0: not known
 	u32 oldest_loss_us;   // between those of the oldest
 };
@@ -192,9 +200,23 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 
 	u64 share = rounded(network->share_half_bytes, mss);
 	u64 bytes = transfer->bytes ? transfer->bytes : policy->unknown_bytes;
-	u32 whole = share;
 	u64 segments = bytes / mss + !!(bytes % mss);
-	u32 shape = transfer->shape, threshold_aim = 0;
+	u32 shape = transfer->shape, threshold_aim = 0, crowd_threshold = 0, crowd_window = 0;
+	u32 whole = share;
+	u64 raised = share;
+	if (policy->flags & CROWD && shape == SHAPE_PACED) {
+		u64 bdp = network->bdp_bytes / mss;
+		u32 most = bdp < CROWD_WINDOW ? bdp : CROWD_WINDOW;
+		if (!bytes || segments > CROWD_LONGEST) {
+			crowd_threshold = bdp < CROWD_THRESHOLD ? bdp : CROWD_THRESHOLD;
+		} else if (share < most) {
+			// The smallest window that takes no more flights than the most.
+			u32 flights = ((u32)segments + most - 1) / most;
+			flights |= !flights;
+			crowd_window = ((u32)segments + flights - 1) / flights;
+			raised = most;
+		}
+	}
 	u64 overflow = 0;
 	if (policy->flags & BUFFERED && network->overflow_bytes && network->evidence & BACKED) {
 		overflow = network->overflow_bytes / mss;
@@ -242,14 +264,19 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 		}
 	}
 
-	if (shape == SHAPE_PACED)
+	if (shape == SHAPE_PACED) {
+		if (whole < crowd_window)
+			whole = crowd_window;
 		threshold_aim = whole;
+		share = raised;
+	}
 	start->cwnd = whole;
 	// The host's own is bounded by what bounds every host.
 	if (start->keeps_window)
 		goto threshold;
 	if (policy->fraction_ppm != NO_LIMIT)
-		clip(start, rounded(network->share_half_bytes, mss) * policy->fraction_ppm / 1000000, LIMIT_FRACTION);
+		clip(start, (shape == SHAPE_PACED ? raised : rounded(network->share_half_bytes, mss)) * policy->fraction_ppm / 1000000,
+		     LIMIT_FRACTION);
 	u32 cap = policy->cap;
 	// The rarer losses are, the larger its window: on an idle path it has no bound of its own.
 	if (shape == SHAPE_MEASURED && cap == NO_LIMIT)
@@ -286,6 +313,8 @@ threshold:
 		if (!(network->evidence & BACKED))
 			start->ssthresh = NO_THRESHOLD;
 	}
+	if (start->ssthresh < crowd_threshold)
+		start->ssthresh = crowd_threshold;
 
 	if (start->cwnd > policy->burst && !start->keeps_window) {
 		u64 own = transfer->rtt_us ? transfer->rtt_us : network->rtt_us, time = own, most = 0;

@@ -90,6 +90,7 @@ impl Config {
                 lowest: Segments(policy.floor_segments.get()),
                 loss_connections: policy.floor_loss_connections.get(),
             });
+            start.crowd = policy.crowd;
             start.rtt_bounds = Some(RttBounds { low: policy.rtt_ratio_min, high: policy.rtt_ratio_max });
             if self.apply == ApplyMethod::Route {
                 let burst = self.route.burst_fraction;

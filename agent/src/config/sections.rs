@@ -71,6 +71,8 @@ pub struct Policy {
     pub floor_segments: NonZeroU32,
     /// Connections with a loss that a start below the host's default needs, where `floor_segments` allows it. Default 3.
     pub floor_loss_connections: NonZeroU32,
+    /// Whether short transfers start with up to 20 segments where the share is less since many share the path. Default true.
+    pub crowd: bool,
     /// Samples that an estimate needs. Default 3.
     pub min_samples: NonZeroU32,
     /// Connections that they must come from. Default 2.
@@ -245,6 +247,7 @@ impl Default for Policy {
             cap_segments: const { NonZeroU32::new(100).unwrap() },
             floor_segments: const { NonZeroU32::new(DEFAULT_INITIAL_WINDOW.0).unwrap() },
             floor_loss_connections: const { NonZeroU32::new(3).unwrap() },
+            crowd: true,
             min_samples: const { NonZeroU32::new(3).unwrap() },
             min_connections: const { NonZeroU32::new(2).unwrap() },
             max_age_s: const { NonZeroU64::new(300).unwrap() },

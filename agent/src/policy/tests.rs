@@ -27,6 +27,7 @@ fn advice(share: u32) -> Advice {
         is_lower_bound: false,
         opening: None,
         buffer: None,
+        bdp: None,
         losses: 2,
         refreshed: NOW,
         confidence: Confidence::new(0.5),

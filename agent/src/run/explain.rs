@@ -312,16 +312,19 @@ fn model(start: &Start) -> String {
     let Some(steps) = &start.account.transfer else {
         return format!("transfer size unknown: the share, {share}");
     };
+    let crowd = start.account.raised.map_or(String::new(), |raised| {
+        format!("; a share of {raised} is taken for {}: the empty path holds that, and the transfer is short", share.0)
+    });
     let (size, epoch) = (steps.size, steps.epoch_segments);
     if u64::from(size.0) <= epoch {
         format!(
-            "transfer of {size}, shorter than one congestion-avoidance epoch ({epoch} segments): window W' of {}",
+            "transfer of {size}, shorter than one congestion-avoidance epoch ({epoch} segments): window W' of {}{crowd}",
             shifted.0
         )
     } else {
         let last = steps.remainder.0;
         format!(
-            "transfer of {size} in congestion-avoidance epochs of {epoch} segments, the last one of {last}: window W' of {}",
+            "transfer of {size} in congestion-avoidance epochs of {epoch} segments, the last one of {last}: window W' of {}{crowd}",
             shifted.0
         )
     }

@@ -26,6 +26,7 @@ fn estimate(network: &str, lifetime_s: u64) -> UpdateEvent {
             is_lower_bound: false,
             opening: None,
             buffer: None,
+            bdp: None,
             losses: 0,
             refreshed: at(0),
             confidence: Confidence::new(0.5),

@@ -28,6 +28,7 @@ impl Estimate {
             rule: self.rule.to_string(),
             opening: self.opening.map(|opening| opening.to_wire(now)),
             buffer_bytes: self.buffer.map(Window::bytes),
+            bdp_bytes: self.bdp.map(Window::bytes),
         }
     }
 
@@ -55,6 +56,7 @@ impl Estimate {
             loss_window: window(message.loss_window_bytes, "loss_window_bytes")?,
             opening: message.opening.as_ref().map(|opening| Opening::from_wire(opening, now)).transpose()?,
             buffer: window(message.buffer_bytes, "buffer_bytes")?,
+            bdp: window(message.bdp_bytes, "bdp_bytes")?,
             refreshed: now.before(Micros(message.age_us)),
             confidence: Confidence::new(message.confidence),
             rule: rule.map_err(|source| WireError::Rule { field: "rule", source })?,

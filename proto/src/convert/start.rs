@@ -94,6 +94,7 @@ impl From<&Account> for v1::Account {
     fn from(account: &Account) -> Self {
         Self {
             share_segments: account.share.0,
+            raised_segments: account.raised.map(|raised| raised.0),
             transfer: account.transfer.map(|steps| v1::TransferSteps {
                 size_segments: steps.size.0,
                 epoch_segments: steps.epoch_segments,
@@ -116,6 +117,7 @@ impl TryFrom<v1::Account> for Account {
         let rtt_check = RttCheck::from_wire(message.rtt_check, "account.rtt_check")?;
         Ok(Self {
             share: segments(message.share_segments, "account.share_segments")?,
+            raised: message.raised_segments.map(Segments),
             transfer: message.transfer.map(|steps| TransferSteps {
                 size: Segments(steps.size_segments),
                 epoch_segments: steps.epoch_segments,

@@ -68,6 +68,7 @@ struct PacingDocument {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct AccountDocument {
     share_segments: u32,
+    raised_segments: Option<u32>,
     transfer: Option<TransferDocument>,
     shifted_segments: u32,
     bounds: Vec<BoundDocument>,
@@ -178,6 +179,7 @@ impl From<Account> for AccountDocument {
     fn from(account: Account) -> Self {
         Self {
             share_segments: account.share.0,
+            raised_segments: account.raised.map(|raised| raised.0),
             transfer: account.transfer.map(|steps| TransferDocument {
                 size_segments: steps.size.0,
                 epoch_segments: steps.epoch_segments,

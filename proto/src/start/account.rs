@@ -11,6 +11,8 @@ use crate::units::Segments;
 pub struct Account {
     /// The share `Wc` in whole segments of the asker's size, at least 1.
     pub share: Segments,
+    /// What a short transfer takes for its share in place of a smaller one, where many share the path.
+    pub raised: Option<Segments>,
     /// What the start model made of the transfer's size; `None` where that was not known, which counts as long.
     pub transfer: Option<TransferSteps>,
     /// `W'`: what the start would be without limits. The share itself where the size was not known.

@@ -5,6 +5,7 @@
 
 use strum::VariantArray;
 
+use self::crowd::Crowd;
 use self::pacing::{RoundTrips, pace};
 use self::shape::Aim;
 use crate::estimate::Estimate;
@@ -12,6 +13,7 @@ use crate::model::Epoch;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
 
 mod account;
+mod crowd;
 mod pacing;
 mod policy;
 mod refusal;
@@ -20,6 +22,7 @@ mod shape;
 mod tests;
 
 pub use account::{Account, Bound, Limit, RttCheck, TransferSteps};
+pub use crowd::{CROWD_LONGEST, CROWD_THRESHOLD, CROWD_WINDOW};
 pub use pacing::Pacing;
 pub use policy::{
     DEFAULT_INITIAL_WINDOW, Floor, Fraction, Mode, NotAFraction, NotAMode, PacingRule, RttBounds, StartPolicy,
@@ -110,10 +113,13 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
     let estimate_rtt = measured(estimate.rtt_mean).or(measured(estimate.rtt_min));
     let rtt_check = check_rtt(handshake_rtt, estimate_rtt, policy)?;
 
-    let share = Segments(estimate.share_segments(request.mss).0.max(1));
+    let own_share = Segments(estimate.share_segments(request.mss).0.max(1));
+    let crowd = Crowd::of(request, (estimate, own_share), policy);
+    let share = own_share.max(crowd.share);
     let (transfer, aim) = match policy.shape {
         Shape::Paced => {
-            let (steps, shifted) = model(request, estimate, share, policy)?;
+            let (steps, shifted) = model(request, estimate, own_share, policy)?;
+            let shifted = shifted.max(crowd.window);
             (steps, Aim { window: shifted, threshold: shifted, share, overdue: false })
         }
         shape => (None, shape::aim(shape, estimate, request, handshake_rtt.or(estimate_rtt))?),
@@ -136,7 +142,7 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
     } else {
         aim.threshold
     };
-    let mut ssthresh = threshold.max(cwnd);
+    let mut ssthresh = threshold.max(crowd.threshold).max(cwnd);
     let pacing = if policy.shape.keeps_window() {
         None
     } else {
@@ -151,7 +157,17 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
     if let (None, true, Some(overflow)) = (pacing, policy.buffered, shape::overflow(estimate, request.mss)) {
         ssthresh = ssthresh.min(Segments(overflow.0 - 1)).max(cwnd);
     }
-    let account = Account { share, transfer, shifted, bounds, rtt_check, shape: policy.shape, overdue: aim.overdue };
+    let raised = Some(share).filter(|share| *share > own_share);
+    let account = Account {
+        share: own_share,
+        raised,
+        transfer,
+        shifted,
+        bounds,
+        rtt_check,
+        shape: policy.shape,
+        overdue: aim.overdue,
+    };
     Ok(Start { cwnd, ssthresh, mss: request.mss, pacing, clipped_by, mode: policy.mode, account })
 }
 

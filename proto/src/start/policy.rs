@@ -203,6 +203,8 @@ pub struct StartPolicy {
     pub shape: Shape,
     /// Whether the bottleneck's buffer bounds unpaced starts and the slow start after them.
     pub buffered: bool,
+    /// Whether a share that is small since many share the path gives way to what the empty path holds, within [`super::crowd`].
+    pub crowd: bool,
 }
 
 impl StartPolicy {
@@ -224,6 +226,7 @@ impl StartPolicy {
         pacing: PacingRule::ShareAfterBurst { burst: DEFAULT_INITIAL_WINDOW },
         shape: Shape::Paced,
         buffered: false,
+        crowd: true,
     };
 
     /// Defaults of [`Mode::Observe`]: what `careful` would do.
@@ -241,6 +244,7 @@ impl StartPolicy {
         fills_pipe: false,
         threshold_needs_loss: false,
         pacing: PacingRule::TokenBucket { depth: Segments(4) },
+        crowd: false,
         ..Self::CAREFUL
     };
 

@@ -39,6 +39,7 @@ impl Advice {
         let inputs = Inputs {
             share_half_bytes: 0,
             pipe_half_bytes: 0,
+            bdp_bytes: 0,
             threshold_bytes: 0,
             rtt: Some(rtt),
             proven: true,

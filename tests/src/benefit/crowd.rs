@@ -48,11 +48,11 @@ pub(super) fn timed(stage: &Stage, scenario: &Scenario, seed: u64, progress: &Pr
             match arrivals {
                 // Drawn from the seed alone: all arms get the same transfers at the same moments.
                 Arrivals::Open(percent) => {
-                    let planned = open(site, percent, warm + counted, StdRng::seed_from_u64(seed ^ 0x0c20_3d));
+                    let planned = open(site, percent, warm + counted, StdRng::seed_from_u64(seed ^ 0x000c_203d));
                     workers.push(scope.spawn(move || crowd.meet(&planned)));
                 }
                 Arrivals::Closed(pause_ms) => workers.extend((0..site.clients).map(|client| {
-                    let dice = StdRng::seed_from_u64(seed ^ 0x0c20_3d ^ u64::from(client) << 32);
+                    let dice = StdRng::seed_from_u64(seed ^ 0x000c_203d ^ u64::from(client) << 32);
                     scope.spawn(move || crowd.ask_again(client, pause_ms, dice))
                 })),
             }

@@ -85,6 +85,7 @@ async fn advised(cgroup: &Cgroup) -> BpfApplier {
     let inputs = Inputs {
         share_half_bytes: half_bytes,
         pipe_half_bytes: half_bytes,
+        bdp_bytes: 0,
         threshold_bytes: 0,
         rtt: Some(Micros(1_000)),
         proven: false,

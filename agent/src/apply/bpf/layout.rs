@@ -25,7 +25,7 @@ pub(super) const NAME_BYTES: usize = 16;
 /// Where the name stands in the programs' `struct tcp_congestion_ops`: after seven functions.
 pub(super) const NAME_AT: usize = 7 * 8;
 /// `struct network`.
-pub(super) const NETWORK_BYTES: usize = 96;
+pub(super) const NETWORK_BYTES: usize = 104;
 /// `struct prefix`.
 pub(super) const PREFIX_BYTES: usize = 24;
 /// `struct service`.
@@ -71,7 +71,7 @@ pub(super) fn policy(policy: &StartPolicy, unknown: TransferSize) -> Vec<u8> {
         PacingRule::AfterBurst { burst } | PacingRule::TokenBucket { depth: burst } => (burst, false),
         PacingRule::ShareAfterBurst { burst } => (burst, true),
     };
-    let flags = [of_share, policy.fills_pipe, policy.threshold_needs_loss, policy.buffered];
+    let flags = [of_share, policy.fills_pipe, policy.threshold_needs_loss, policy.buffered, policy.crowd];
     let flags = (0..).zip(flags).map(|(bit, on)| u32::from(on) << bit).sum();
     Encoder::default()
         .u64(bytes)
@@ -150,6 +150,7 @@ pub(super) fn network(inputs: &Inputs, expires_ns: u64, lost_ns: u64, place: Pla
         .u64(inputs.opening_half_bytes)
         .u64(lost_ns)
         .u64(inputs.overflow_bytes)
+        .u64(inputs.bdp_bytes)
         .u32(inputs.losses.map_or(0, |losses| micros(losses.interval)))
         .u32(inputs.losses.map_or(0, |losses| micros(losses.oldest_interval)))
         .done()

@@ -201,6 +201,7 @@ pub(crate) fn estimate(network: &str, share: u32, lifetime_s: u64) -> EstimateUp
             is_lower_bound: false,
             opening: None,
             buffer: None,
+            bdp: None,
             losses: 2,
             refreshed: NOW,
             confidence: Confidence::new(0.5),

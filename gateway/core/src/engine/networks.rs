@@ -12,6 +12,7 @@ use crate::flow::sample::{ConnectionId, WindowSample};
 use crate::flow::sink::FlowSink;
 use crate::window::bucket::{LimitCounts, RttSum};
 use crate::window::cells::{Cell, CellRefused};
+use crate::window::delivery::Delivered;
 use crate::window::live::{SenderId, SenderState};
 use crate::window::record::NetworkRecord;
 use crate::window::table::{NetworkTable, SharingCounts};
@@ -22,8 +23,16 @@ impl FlowSink for NetworkTable {
         self.add(sample);
     }
 
-    fn rounds(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtts: RttSum, limits: LimitCounts) {
+    fn rounds(
+        &mut self,
+        network: Network,
+        at: Timestamp,
+        remote: IpAddr,
+        (rtts, limits): (RttSum, LimitCounts),
+        delivered: Delivered,
+    ) {
         self.add_rounds(network, at, remote, rtts, limits);
+        self.add_delivered(network, at, delivered);
     }
 
     fn begins(&mut self, network: Network, at: Timestamp) -> bool {

@@ -174,7 +174,7 @@ pub(crate) fn of_counted(
             && counts.connections_in_all >= config.min_connections;
         let bound = if enough && rule.gives_bounds() { Bound::of(slice, config) } else { None };
         let bound = bound.ok_or(too_few)?;
-        return Ok(at_least(network, slice, bound, now, (config, rule)));
+        return Ok(Estimate { bdp: live.bdp(slice.rtt().min), ..at_least(network, slice, bound, now, (config, rule)) });
     }
     let refreshed = record.newest_sample.filter(|newest| now.since(*newest) <= config.max_age);
     let refreshed = refreshed.ok_or(NoEstimate::Expired)?;
@@ -193,6 +193,7 @@ pub(crate) fn of_counted(
         loss_window: loss_window(slice),
         opening: rule.opening(slice, live, now),
         buffer: buffer::buffer(slice, record.bucket),
+        bdp: live.bdp(slice.rtt().min),
         refreshed,
         confidence: confidence::confidence(slice, now.since(refreshed), config.max_age),
         rule: rule.kind().of_share(),
@@ -224,6 +225,7 @@ fn at_least(
         loss_window: None,
         opening: None,
         buffer: None,
+        bdp: None,
         refreshed,
         confidence: confidence::of_bound(bounds, now.since(refreshed), config.max_age),
         rule: rule.kind().of_share(),

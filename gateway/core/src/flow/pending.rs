@@ -14,9 +14,10 @@ pub(crate) struct PendingStats {
     min: MaybeMicros,
     /// Not flushed: the newest of all.
     newest: MaybeMicros,
-    window: u32,
-    receiver: u32,
-    application: u32,
+    window: u16,
+    receiver: u16,
+    application: u16,
+    delivered: u32,
 }
 
 impl PendingStats {
@@ -26,6 +27,16 @@ impl PendingStats {
         self.count = self.count.saturating_add(1);
         self.sum_us = self.sum_us.saturating_add(taken.0);
         self.min = MaybeMicros::some(self.min.get().map_or(measured, |min| min.min(measured)));
+    }
+
+    /// Bytes that an acknowledgement says have arrived.
+    pub(crate) fn deliver(&mut self, bytes: u64) {
+        self.delivered = self.delivered.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+    }
+
+    /// All of these bytes.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered.into()
     }
 
     /// What is there since the last flush; the newest round-trip time stays.

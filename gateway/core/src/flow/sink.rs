@@ -13,6 +13,7 @@ use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::WindowSample;
 use crate::service::ServiceTable;
 use crate::window::bucket::{LimitCounts, RttSum};
+use crate::window::delivery::Delivered;
 use crate::window::live::{SenderId, SenderState};
 
 /// Takes findings: the window per network in the engine.
@@ -20,7 +21,14 @@ pub(crate) trait FlowSink {
     /// A window sample or lower bound.
     fn sample(&mut self, sample: &WindowSample);
     /// Valid round-trip times to an address of the network, and round trips of its sender by what limited them.
-    fn rounds(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtts: RttSum, limits: LimitCounts);
+    fn rounds(
+        &mut self,
+        network: Network,
+        at: Timestamp,
+        remote: IpAddr,
+        rounds: (RttSum, LimitCounts),
+        delivered: Delivered,
+    );
     /// A transfer to the network begins; whether it is counted there.
     fn begins(&mut self, network: Network, at: Timestamp) -> bool;
     /// Whether a rule looks at the senders under way.

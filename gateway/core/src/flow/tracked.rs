@@ -15,6 +15,7 @@ use crate::flow::shadow::flavour::{Flavour, Vote};
 use crate::flow::shadow::observation::{LossKind, ShadowSample};
 use crate::flow::sink::FlowContext;
 use crate::window::bucket::LimitCounts;
+use crate::window::delivery::Delivered;
 use crate::window::live::SenderId;
 
 /// Shortest time between two flushes of a sender's round trips alone to its network: as often as an estimate
@@ -157,10 +158,16 @@ impl TrackedSender {
     pub(crate) fn flush_round_stats(&mut self, context: &mut FlowContext<'_>) {
         let pending_stats = self.pending_stats.take();
         let (rtts, limits) = (pending_stats.rtts(), pending_stats.limits());
-        self.flushed_at = context.now;
+        let since = std::mem::replace(&mut self.flushed_at, context.now);
         if rtts.count > 0 || limits != LimitCounts::default() {
-            context.findings.rounds(self.network, context.now, self.remote, rtts, limits);
+            let delivered = Delivered { since, bytes: pending_stats.delivered() };
+            context.findings.rounds(self.network, context.now, self.remote, (rtts, limits), delivered);
         }
+    }
+
+    /// A transfer begins: nothing was delivered in the silence before.
+    pub(crate) fn begin_transfer(&mut self, at: Timestamp) {
+        self.flushed_at = at;
     }
 
     /// What limited most round trips; not known where none is known.

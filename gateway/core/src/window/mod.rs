@@ -6,6 +6,7 @@
 
 pub mod bucket;
 pub mod cells;
+pub mod delivery;
 pub mod live;
 pub(crate) mod majority;
 mod parallel;

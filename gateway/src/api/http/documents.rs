@@ -59,6 +59,7 @@ pub(super) struct NetworkDocument {
     losses: u64,
     loss_window_bytes: Option<f64>,
     buffer_bytes: Option<f64>,
+    bdp_bytes: Option<f64>,
     limited_by: LimitsDocument,
     parallel: u32,
     parallel_at_samples: u32,
@@ -106,6 +107,7 @@ impl NetworkDocument {
             losses: view.losses,
             loss_window_bytes: estimate.and_then(|estimate| Some(estimate.loss_window?.bytes())),
             buffer_bytes: estimate.and_then(|estimate| Some(estimate.buffer?.bytes())),
+            bdp_bytes: estimate.and_then(|estimate| Some(estimate.bdp?.bytes())),
             limited_by: LimitsDocument {
                 window: view.limits.window,
                 receiver: view.limits.receiver,

@@ -286,7 +286,7 @@ impl Retreat {
 }
 
 /// The estimate with its share reduced to `cap`. Lost first flights are evidence of loss even where the tap did not see them: the slow
-/// start threshold is the reduced share. With one lossy connection the window stays at the host's default or above. The opening, which
+/// start threshold is the reduced share, and no start is raised above it. With one lossy connection the window stays at the host's default or above. The opening, which
 /// senders under way showed, is removed: it may exceed the reduced share.
 fn capped(own: Estimate, cap: Window) -> Estimate {
     if cap >= own.share {
@@ -299,6 +299,7 @@ fn capped(own: Estimate, cap: Window) -> Estimate {
         loss_window: None,
         losses: own.losses.max(1),
         opening: None,
+        bdp: None,
         ..own
     }
 }

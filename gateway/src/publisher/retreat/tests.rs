@@ -29,6 +29,7 @@ pub(super) fn view(share_segments: f64) -> NetworkView {
         is_lower_bound: false,
         opening: None,
         buffer: None,
+        bdp: None,
         losses: 4,
         refreshed: at(0),
         confidence: Confidence::new(0.8),

@@ -53,6 +53,7 @@ fn estimate(n: u8, share_bytes: f64, refreshed_s: u64) -> Estimate {
         is_lower_bound: false,
         opening: None,
         buffer: None,
+        bdp: None,
         losses: 4,
         refreshed: Timestamp::from_micros(refreshed_s * 1_000_000),
         confidence: Confidence::new(0.8),

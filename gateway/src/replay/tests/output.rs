@@ -44,6 +44,7 @@ pub(super) fn known() -> NetworkView {
         is_lower_bound: false,
         opening: None,
         buffer: None,
+        bdp: None,
         losses: 7,
         refreshed: Timestamp(NOW.0 - 2_500_000_000),
         confidence: Confidence::new(0.25),

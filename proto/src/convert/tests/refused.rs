@@ -71,6 +71,7 @@ fn an_estimate_is_refused_by_the_name_of_its_field() {
         (error(|e| e.confidence = f64::NAN), "confidence"),
         (error(|e| e.rule = "oracle".to_owned()), "rule"),
         (error(|e| e.buffer_bytes = Some(-1.0)), "buffer_bytes"),
+        (error(|e| e.bdp_bytes = Some(-1.0)), "bdp_bytes"),
         (
             error(|e| e.opening = Some(v1::Opening { threshold_bytes: f64::INFINITY, ..opening() })),
             "opening.threshold_bytes",

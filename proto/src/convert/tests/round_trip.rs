@@ -92,6 +92,7 @@ prop_compose! {
         rule in proptest::sample::select(RuleKind::VARIANTS),
         opening in proptest::option::of(opening()),
         buffer in proptest::option::of(0.0..1e15f64),
+        bdp in proptest::option::of(0.0..1e15f64),
     ) -> Estimate {
         Estimate {
             network: Network::of(address),
@@ -107,6 +108,7 @@ prop_compose! {
             loss_window: loss_window.map(|bytes| Window::from_bytes(bytes).unwrap()),
             opening,
             buffer: buffer.map(|bytes| Window::from_bytes(bytes).unwrap()),
+            bdp: bdp.map(|bytes| Window::from_bytes(bytes).unwrap()),
             refreshed: NOW.before(Micros(age_us)),
             confidence: Confidence::new(confidence),
             rule,

@@ -23,6 +23,7 @@ fn estimate(share: u32) -> Estimate {
         is_lower_bound: false,
         opening: None,
         buffer: None,
+        bdp: None,
         losses: 0,
         refreshed: Timestamp(0),
         confidence: Confidence::new(0.5),
@@ -335,4 +336,30 @@ fn the_example_of_the_protocol_page_is_what_the_function_answers() {
     assert_eq!((steps.optimal.0, steps.rounds, start.account.shifted.0), (38, 3, 33));
     let values: Vec<_> = start.account.bounds.iter().map(|bound| (bound.limit.name(), bound.value.0)).collect();
     assert_eq!(values, [("fraction", 40), ("cap", 100), ("peer_window", 45), ("floor", 10)]);
+}
+
+#[test]
+fn a_short_transfer_is_not_held_to_the_share_of_a_crowd() {
+    let bdp = |segments: u32| Some(Window::from_segments(Segments(segments), Bytes(1_448)));
+    let crowded = Estimate { bdp: bdp(80), ..estimate(11) };
+    let sized = |estimate: &Estimate, segments: u64| {
+        let request = StartRequest { size: TransferSize::Known(Bytes(segments * 1_448)), ..request(estimate) };
+        let start = start(&request, &StartPolicy::CAREFUL).unwrap();
+        (start.cwnd.0, start.ssthresh.0, start.account.raised.map(|raised| raised.0))
+    };
+    // Of the windows that take as many flights as twenty the smallest.
+    assert_eq!([20, 30, 70, 100].map(|size| sized(&crowded, size).0), [20, 15, 18, 20]);
+    assert_eq!(sized(&crowded, 100), (20, 20, Some(20)));
+    // A longer one starts with its share, and slow start takes it further.
+    assert_eq!(sized(&crowded, 101).2, None);
+    assert_eq!(sized(&crowded, 2_000), (11, 25, None));
+    assert_eq!(start(&request(&crowded), &StartPolicy::CAREFUL).unwrap().ssthresh, Segments(25), "of unknown size");
+
+    // No more than the empty path holds, and nothing where that is not known or the share is larger.
+    assert_eq!(sized(&Estimate { bdp: bdp(13), ..crowded.clone() }, 13), (13, 13, Some(13)));
+    assert_eq!(sized(&Estimate { bdp: bdp(13), ..crowded.clone() }, 2_000).1, 13);
+    assert_eq!(sized(&Estimate { bdp: None, ..crowded.clone() }, 20), sized(&estimate(11), 20));
+    assert_eq!(sized(&Estimate { bdp: bdp(80), ..estimate(40) }, 20), sized(&estimate(40), 20));
+    let paper = StartRequest { size: TransferSize::Known(Bytes(20 * 1_448)), ..request(&crowded) };
+    assert_eq!(start(&paper, &StartPolicy::PAPER).unwrap().account.raised, None);
 }

@@ -174,6 +174,7 @@ fn with_agent(arguments: &Arguments, servers: &Cgroup, arm: &Arm) -> Result<Cost
         let inputs = Inputs {
             share_half_bytes: 2 * 40 * SEGMENT_BYTES as u64,
             pipe_half_bytes: 2 * 40 * SEGMENT_BYTES as u64,
+            bdp_bytes: 0,
             threshold_bytes: arm.threshold * SEGMENT_BYTES as u64,
             rtt: Some(Micros(1_000)),
             proven: false,

@@ -198,16 +198,7 @@ fn one_gateway(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> Resu
         record.write_csv(&folder.join("truth.csv"))?;
     }
 
-    if arguments.keep {
-        say("everything stays up; Ctrl-C ends it");
-        while !interrupt::came() {
-            product.check()?;
-            thread::sleep(Duration::from_millis(100));
-        }
-    }
-    for line in product.stop(&lab) {
-        say(&line);
-    }
+    end(product, &lab, arguments.keep, say)?;
     compare::verdict(&learnt).context("before advice")?;
     let judged = if method == ApplyMethod::Bpf {
         compare::verdict(&after).context("after the advised transfers")?;
@@ -216,6 +207,21 @@ fn one_gateway(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> Resu
         "before advice"
     };
     say(&format!("passed: {judged} every estimate is within 25 % of the same rule's on the kernel's own windows"));
+    Ok(())
+}
+
+/// Ends the product, where everything is to stay up once the user interrupts.
+fn end(mut product: Product, lab: &Topology, keep: bool, say: &dyn Fn(&str)) -> Result<()> {
+    if keep {
+        say("everything stays up; Ctrl-C ends it");
+        while !interrupt::came() {
+            product.check()?;
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+    for line in product.stop(lab) {
+        say(&line);
+    }
     Ok(())
 }
 

@@ -131,6 +131,7 @@ fn estimate(share: Window, rtt: Option<Micros>, loss_connections: u32) -> Estima
         is_lower_bound: false,
         opening: None,
         buffer: None,
+        bdp: None,
         losses: loss_connections.saturating_sub(2).into(),
         refreshed: Timestamp(0),
         confidence: Confidence::new(0.5),
@@ -185,6 +186,7 @@ prop_compose! {
         of_share: bool,
         shape in prop::sample::select(Shape::VARIANTS),
         buffered: bool,
+        crowd: bool,
     ) -> StartPolicy {
         StartPolicy {
             fraction: fraction.map(|fraction| Fraction::try_from(fraction).unwrap()),
@@ -197,6 +199,7 @@ prop_compose! {
             pacing: if of_share { StartPolicy::CAREFUL.pacing } else { AFTER_BURST },
             shape,
             buffered,
+            crowd,
             ..StartPolicy::CAREFUL
         }
     }
@@ -228,7 +231,7 @@ fn the_kernels_start_is_the_contracts() {
         (0.0_f64..2e6, prop::option::of(0_u64..3_000_000), 0_u32..6, prop::option::of(0.0_f64..4e8)),
         ((prop::option::of(1_u64..5_000_000), any::<bool>()), 500_u64..9_000, 0_u64..2_000_000),
         (prop::option::of(0_u64..3_000_000), 1_u32..20, prop::option::of(0_u32..200)),
-        (prop::option::of(openings()), prop::option::of(0.0_f64..1e6)),
+        (prop::option::of(openings()), prop::option::of(0.0_f64..1e6), prop::option::of(0.0_f64..2e5)),
     );
     let mut runner = TestRunner::new(Runs { cases: 20_000, failure_persistence: None, ..Runs::default() });
     let outcome = runner.run(
@@ -238,12 +241,13 @@ fn the_kernels_start_is_the_contracts() {
             (share, rtt, losses, at_losses),
             ((size, usual), mss, peer),
             (own_rtt, first, budget),
-            (opening, buffer),
+            (opening, buffer, bdp),
         )| {
             let loss_window = at_losses.map(|bytes| Window::from_bytes(bytes).unwrap());
             let buffer = buffer.map(|bytes| Window::from_bytes(bytes).unwrap());
             let estimate = estimate(Window::from_bytes(share).unwrap(), rtt.map(Micros), losses);
-            let estimate = Estimate { loss_window, opening, buffer, refreshed: NOW, ..estimate };
+            let bdp = bdp.map(|bytes| Window::from_bytes(bytes).unwrap());
+            let estimate = Estimate { loss_window, opening, buffer, bdp, refreshed: NOW, ..estimate };
             let request = StartRequest {
                 estimate: Some(&estimate),
                 now: NOW,

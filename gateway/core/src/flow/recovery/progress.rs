@@ -19,6 +19,7 @@ pub(crate) enum AckKind {
 
 /// What an acknowledgement tells recovery.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one acknowledgement")]
 pub(crate) struct Progress {
     /// `SND.UNA` after it.
     pub(crate) una: u64,

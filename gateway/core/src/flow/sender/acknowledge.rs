@@ -241,6 +241,7 @@ impl Sender {
         let (pipe, flight) = self.pipe_and_flight();
         let repairs = self.recovery.is_due();
         let Some(followed) = self.followed.as_deref_mut() else { return };
+        followed.pending_stats.deliver(acked_bytes);
         followed.shadow.on_ack(
             at,
             &Acked {

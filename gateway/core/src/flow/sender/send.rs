@@ -253,6 +253,9 @@ impl Sender {
         let start = self.board.una();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         let begins = followed.transfer.is_none();
+        if begins {
+            followed.begin_transfer(context.now);
+        }
         if new_bytes > 0 {
             let network = followed.network;
             let begin = || Transfer {

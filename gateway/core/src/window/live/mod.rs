@@ -20,6 +20,7 @@ use self::losses::{LossCount, LossTimes};
 use self::rest::{Rest, Sums};
 use crate::flow::sample::{ConnectionId, Phase};
 use crate::memory::{allocated_for, boxed};
+use crate::window::delivery::Delivery;
 
 /// A sender: where no prefixes are configured, both ends of a connection may send to one network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -202,13 +203,24 @@ fn latest(noted: Option<(Timestamp, Window)>, sender: &LiveSender) -> Option<(Ti
 #[derive(Clone, Copy, Debug)]
 pub struct LiveView<'a> {
     senders: Option<&'a LiveSenders>,
+    delivery: Option<&'a Delivery>,
     now: Timestamp,
 }
 
 impl<'a> LiveView<'a> {
     /// Of a network at `now`; nothing where nothing is kept of its senders.
     pub fn new(senders: Option<&'a LiveSenders>, now: Timestamp) -> Self {
-        Self { senders, now }
+        Self { senders, delivery: None, now }
+    }
+
+    /// The same with what they delivered together.
+    pub(crate) fn with_delivery(self, delivery: &'a Delivery) -> Self {
+        Self { delivery: Some(delivery), ..self }
+    }
+
+    /// What the empty path holds at this least round trip, as far as its senders filled it.
+    pub fn bdp(self, rtt_min: Option<Micros>) -> Option<Window> {
+        self.delivery?.bdp(self.now, rtt_min?)
     }
 
     /// Those with a place of their own, the oldest first.

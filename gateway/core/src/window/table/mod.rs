@@ -27,6 +27,7 @@ use self::share::{SharedEntry, TableSharing};
 use self::slots::{Slot, Slots};
 use super::bucket::{Bucket, BucketOutcomes, LimitCounts, RttSum};
 use super::cells::Foreign;
+use super::delivery::{Delivered, Delivery};
 use super::live::losses::LossCount;
 use super::live::{LiveSenders, LiveView, SenderId, SenderState};
 use super::parallel::Parallel;
@@ -88,6 +89,7 @@ struct Entry {
     network: Network,
     record: NetworkRecord,
     parallel: Parallel,
+    delivery: Delivery,
     /// Its senders under way, where a rule looks at them.
     live: Option<Box<LiveSenders>>,
     announced: Option<Announced>,
@@ -222,6 +224,13 @@ impl NetworkTable {
             rtts.count > 0 && record.add_rtts(at, remote, rtts, config)
         });
         self.rtts_shared += u64::from(shared.unwrap_or_default());
+    }
+
+    /// Takes what a sender delivered to the network. One without round trips is none yet.
+    pub fn add_delivered(&mut self, network: Network, at: Timestamp, delivered: Delivered) {
+        if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {
+            entry.delivery.add(at, delivered);
+        }
     }
 
     /// A transfer to the network begins; whether it is counted: a network without samples is none yet.
@@ -506,6 +515,7 @@ impl Entry {
             network,
             record: NetworkRecord::new(bucket),
             parallel: Parallel::default(),
+            delivery: Delivery::default(),
             live: None,
             announced: None,
             considered: None,
@@ -527,7 +537,7 @@ impl Entry {
     }
 
     fn live(&self, now: Timestamp) -> LiveView<'_> {
-        LiveView::new(self.live.as_deref(), now)
+        LiveView::new(self.live.as_deref(), now).with_delivery(&self.delivery)
     }
 
     /// What the rule may know before it admits `sample`.

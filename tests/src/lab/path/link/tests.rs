@@ -20,8 +20,9 @@ fn link(queue: Queue) -> Link {
     Link::new(&LinkConfig::new(hop(queue)), 1)
 }
 
-fn impaired(impairments: Impairments) -> Link {
-    let config = LinkConfig { impairments, ..LinkConfig::new(Hop { rate: None, ..hop(Queue::Packets(1)) }) };
+fn impaired(impairments: &Impairments) -> Link {
+    let config =
+        LinkConfig { impairments: *impairments, ..LinkConfig::new(Hop { rate: None, ..hop(Queue::Packets(1)) }) };
     Link::new(&config, 1)
 }
 
@@ -86,7 +87,7 @@ fn random_losses_come_at_their_chance_and_take_no_room() {
 #[test]
 fn losses_in_bursts_come_together() {
     let burst = Some(Burst { begin: 0.01, end: 0.25, loss: 1.0 });
-    let mut link = impaired(Impairments { burst, ..Impairments::default() });
+    let mut link = impaired(&Impairments { burst, ..Impairments::default() });
     let lost: Vec<bool> = (0..100_000).map(|n| link.offer(n * MS, FULL).is_err()).collect();
     let count = lost.iter().filter(|lost| **lost).count() as f64;
     let bursts = lost.windows(2).filter(|pair| *pair == [false, true]).count() as f64;
@@ -97,7 +98,7 @@ fn losses_in_bursts_come_together() {
 
 #[test]
 fn tail_loss_hits_segments_with_push_only() {
-    let mut link = impaired(Impairments { tail_loss: 1.0, ..Impairments::default() });
+    let mut link = impaired(&Impairments { tail_loss: 1.0, ..Impairments::default() });
     assert!(link.offer(0, FULL).is_ok());
     assert_eq!(link.offer(0, Packet { push: true, ..FULL }), Err(Drop::Random));
 }
@@ -107,7 +108,7 @@ const EPISODES: Episodes =
 
 #[test]
 fn an_outage_loses_all_of_its_time_and_comes_again() {
-    let mut link = impaired(Impairments { outage: Some(EPISODES), ..Impairments::default() });
+    let mut link = impaired(&Impairments { outage: Some(EPISODES), ..Impairments::default() });
     let begin = 7_000 * MS;
     for (at, lost) in [(0, false), (99, false), (100, true), (129, true), (130, false), (1_100, true), (1_130, false)] {
         assert_eq!(link.offer(begin + at * MS, FULL) == Err(Drop::Outage), lost, "at {at} ms");
@@ -116,7 +117,7 @@ fn an_outage_loses_all_of_its_time_and_comes_again() {
 
 #[test]
 fn a_stall_delays_all_of_its_time_to_its_end() {
-    let mut link = impaired(Impairments { stall: Some(EPISODES), ..Impairments::default() });
+    let mut link = impaired(&Impairments { stall: Some(EPISODES), ..Impairments::default() });
     for (at, arrives) in [(0, 50), (100, 180), (129, 180), (130, 180), (131, 181)] {
         assert_eq!(due(&mut link, at * MS, FULL), Ok(arrives * MS), "at {at} ms");
     }
@@ -124,7 +125,7 @@ fn a_stall_delays_all_of_its_time_to_its_end() {
 
 #[test]
 fn jitter_adds_delay_and_keeps_the_order() {
-    let mut link = impaired(Impairments { jitter: Duration::from_millis(10), ..Impairments::default() });
+    let mut link = impaired(&Impairments { jitter: Duration::from_millis(10), ..Impairments::default() });
     let delays: Vec<u64> = (0..1_000).map(|n| due(&mut link, n * 20 * MS, FULL).unwrap() - n * 20 * MS).collect();
     assert!(delays.iter().all(|delay| (50 * MS..=60 * MS).contains(delay)));
     let mean = delays.iter().sum::<u64>() / 1_000;
@@ -136,7 +137,7 @@ fn jitter_adds_delay_and_keeps_the_order() {
 #[test]
 fn reordered_packets_come_later_by_what_was_set_and_hold_nobody_up() {
     let reorder = Some(Reorder { chance: 0.05, by: Duration::from_millis(7) });
-    let mut link = impaired(Impairments { reorder, ..Impairments::default() });
+    let mut link = impaired(&Impairments { reorder, ..Impairments::default() });
     let mut overtaken = 0;
     for n in 0..10_000 {
         let arrival = link.offer(n * MS, FULL).unwrap();
@@ -148,7 +149,7 @@ fn reordered_packets_come_later_by_what_was_set_and_hold_nobody_up() {
 
 #[test]
 fn duplicates_come_at_their_chance() {
-    let mut link = impaired(Impairments { duplicate: 0.02, ..Impairments::default() });
+    let mut link = impaired(&Impairments { duplicate: 0.02, ..Impairments::default() });
     let twice = (0..10_000).filter(|n| link.offer(n * MS, FULL).unwrap().duplicated).count();
     assert!((150..250).contains(&twice), "{twice} of 10,000 twice, a fiftieth was set");
 }
@@ -199,7 +200,7 @@ fn a_bottleneck_changes_its_rate_at_the_configured_times() {
 
 #[test]
 fn a_single_loss_takes_one_full_packet() {
-    let mut link = impaired(Impairments { single: Some(Duration::from_millis(10)), ..Impairments::default() });
+    let mut link = impaired(&Impairments { single: Some(Duration::from_millis(10)), ..Impairments::default() });
     let lost: Vec<u64> =
         (0..30).filter(|n| link.offer(n * MS, sized(if n % 2 == 0 { 60 } else { 1_000 })).is_err()).collect();
     assert_eq!(lost, [11]);
@@ -214,4 +215,25 @@ fn a_delay_changes_at_the_configured_time_and_nothing_is_overtaken() {
         assert_eq!(due(&mut longer, at * MS, FULL), Ok((at + later) * MS), "{at} ms");
         assert_eq!(due(&mut shorter, at * MS, FULL), Ok((at + sooner) * MS), "{at} ms");
     }
+}
+
+#[test]
+fn what_arrives_within_a_bunch_is_delivered_together_at_its_end() {
+    let mut link = impaired(&Impairments { bunched: Duration::from_millis(10), ..Impairments::default() });
+    let dues: Vec<u64> =
+        [1, 4, 9, 11].into_iter().map(|ms| due(&mut link, ms * MS, FULL).unwrap() % (10 * MS)).collect();
+    assert_eq!(dues, [0; 4]);
+    let apart = due(&mut link, 21 * MS, FULL).unwrap() - due(&mut link, 22 * MS, FULL).unwrap();
+    assert_eq!(apart, 0);
+}
+
+#[test]
+fn a_policer_passes_its_burst_and_then_its_rate_without_delay() {
+    // A packet of 1,000 bytes a millisecond, and five at once.
+    let policer = Some(Policer { rate: BytesPerSecond(1_000_000), burst_bytes: 5_000 });
+    let mut link = impaired(&Impairments { policer, ..Impairments::default() });
+    let passed = |link: &mut Link, now_ns: u64| (0..10).filter(|_| due(link, now_ns, sized(1_000)).is_ok()).count();
+    assert_eq!(passed(&mut link, 0), 5);
+    assert_eq!(passed(&mut link, 3 * MS), 3);
+    assert_eq!(passed(&mut link, 100 * MS), 5, "no more than the burst, however long the pause");
 }

@@ -18,6 +18,7 @@ use crate::flow::sample::WindowSample;
 use crate::flow::sink::FlowSink;
 use crate::service::ServiceTable;
 use crate::window::bucket::{LimitCounts, RttSum};
+use crate::window::delivery::Delivered;
 use crate::window::live::{SenderId, SenderState};
 use crate::wire::segment::{Ecn, Endpoint, Flags, Options, SackBlock, Timestamps};
 
@@ -28,6 +29,7 @@ struct Heard {
     losses: u32,
     samples: Vec<WindowSample>,
     rtts: RttSum,
+    delivered: Vec<Delivered>,
     states: Vec<SenderState>,
     ends: u32,
     without_live: bool,
@@ -37,7 +39,8 @@ impl FlowSink for Heard {
     fn sample(&mut self, sample: &WindowSample) {
         self.samples.push(*sample);
     }
-    fn rounds(&mut self, _: Network, _: Timestamp, _: IpAddr, rtts: RttSum, _: LimitCounts) {
+    fn rounds(&mut self, _: Network, _: Timestamp, _: IpAddr, (rtts, _): (RttSum, LimitCounts), delivered: Delivered) {
+        self.delivered.push(delivered);
         self.rtts = self.rtts.with(rtts);
     }
     fn begins(&mut self, _: Network, _: Timestamp) -> bool {

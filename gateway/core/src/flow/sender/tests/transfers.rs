@@ -234,3 +234,17 @@ fn nothing_is_reported_where_no_rule_looks_at_it() {
     script.send(311, 10..11);
     assert!(script.losses().0 > 0 && script.heard.states.is_empty());
 }
+
+#[test]
+fn what_transfers_delivered_is_flushed_without_the_silence_between_them() {
+    let mut script = Script::new();
+    script.send(100, 0..4);
+    script.ack(200, 4);
+    script.is_under_way(at(5_000));
+    script.send(9_000, 4..6);
+    script.ack(9_100, 6);
+    script.is_under_way(at(20_000));
+    let bytes: Vec<u64> = script.heard.delivered.iter().map(|delivered| delivered.bytes / u64::from(MSS)).collect();
+    let since: Vec<Timestamp> = script.heard.delivered.iter().map(|delivered| delivered.since).collect();
+    assert_eq!((bytes, since), (vec![4, 2], vec![at(100), at(9_000)]));
+}
