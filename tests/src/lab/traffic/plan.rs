@@ -13,7 +13,7 @@ const STEPS_MAX: usize = 256;
 /// Most bytes of one step.
 const BYTES_MAX: u64 = 1 << 30;
 /// Longest pause or streaming time.
-const TIME_MAX: Duration = Duration::from_secs(600);
+const TIME_MAX: Duration = Duration::from_secs(4_000);
 
 /// One thing the server's application does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
