@@ -237,6 +237,7 @@ fn transfer(n: u8, ms: u16) -> ConnectionReport {
         acknowledged: Bytes(u64::from(ms) << (n % 20)),
         retransmitted: Segments(u32::from(n)),
         first_flight_loss: None,
+        first_flight: None,
         limited_by: None,
         arm: Some(if ms % 2 == 0 { Arm::Advised } else { Arm::Control }),
         advised: None,

@@ -219,6 +219,7 @@ fn report() -> Report {
         acknowledged: Bytes(20_000 << (n % 6)),
         retransmitted: Segments(u32::from(n % 5 == 0)),
         first_flight_loss: Some(n % 50 == 0),
+        first_flight: None,
         limited_by: None,
         arm: Some(if n % 2 == 0 { Arm::Advised } else { Arm::Control }),
         advised: (n % 2 == 0).then_some(Segments(20)),

@@ -18,8 +18,6 @@ pub enum Reason {
     TooFewConnections,
     /// The newest is older than the age limit.
     Expired,
-    /// There is one, but hosts reported losses in first flights, and the gateway withholds it.
-    Retreat,
     /// Nothing was seen of the network within the window.
     NothingSeen,
     /// Most transfers lost packets in slow start.
@@ -159,11 +157,6 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (samples, needed) = self.samples;
         match self.reason {
-            Reason::Retreat => {
-                return f.write_str(
-                    "first flights with advice lost packets: the gateway withholds its advice for a minute, then offers less",
-                );
-            }
             Reason::NothingSeen => {
                 return f
                     .write_str("the gateway saw no transfer to this network within its window (5 minutes by default)");

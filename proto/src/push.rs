@@ -222,7 +222,7 @@ pub enum WithdrawalReason {
     TooFew,
     /// The gateway's table of networks is full and this one was evicted.
     Evicted,
-    /// Losses in first flights: the gateway retreats.
+    /// Losses in first flights: from a gateway of a release that withdraws advice for them.
     Retreat,
     /// The administrator changed which networks there are, and this one no longer exists.
     Administrator,

@@ -53,6 +53,8 @@ pub struct ConnectionReport {
     /// Whether a segment of the first flight was lost. Of an advised connection only a flight counts that held more than the
     /// host's default window, of another one what that window holds.
     pub first_flight_loss: Option<bool>,
+    /// How much of it was lost; `None` where nothing was, or from a host that does not count it.
+    pub first_flight: Option<FirstFlightLoss>,
     /// What held the sender back at the end.
     pub limited_by: Option<LimitedBy>,
     /// The arm of the comparison, drawn before anything else was decided.
@@ -70,6 +72,23 @@ impl ConnectionReport {
     pub fn end_window_segments(&self) -> Option<f64> {
         let (window, mss) = (self.end_window?, self.mss?);
         Some(window.0 as f64 / mss.0 as f64)
+    }
+}
+
+/// How much of an advised first flight was lost.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FirstFlightLoss {
+    /// Segments of it that had left when the last loss was seen.
+    pub sent: Segments,
+    /// Of them, those that were lost.
+    pub lost: Segments,
+}
+
+impl FirstFlightLoss {
+    /// Whether it was lost for the most part: fewer losses are repaired in the next round trip, and plain TCP has them as well
+    /// (`docs/decisions/retreat.md`).
+    pub const fn is_most(self) -> bool {
+        self.lost.0 > self.sent.0 / 2
     }
 }
 

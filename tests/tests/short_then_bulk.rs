@@ -24,8 +24,11 @@ use spand_tests::lab::truth::rules::{self, Reason};
 use spand_tests::lab::truth::{Poller, Record, Row};
 
 /// Prefix, bottleneck, delay each way in milliseconds, queue in packets: the emulator carries about 160 Mbit/s in all.
-const NETWORKS: [(&str, &str, u64, u32); 3] =
-    [("198.51.100.0/24", "20mbit", 20, 60), ("203.0.113.0/24", "50mbit", 20, 120), ("198.18.0.0/24", "80mbit", 10, 100)];
+const NETWORKS: [(&str, &str, u64, u32); 3] = [
+    ("198.51.100.0/24", "20mbit", 20, 60),
+    ("203.0.113.0/24", "50mbit", 20, 120),
+    ("198.18.0.0/24", "80mbit", 10, 100),
+];
 const SHORT_BYTES: [u64; 2] = [30_000, 100_000];
 const SHORT: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(100);

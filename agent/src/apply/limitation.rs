@@ -83,7 +83,7 @@ impl Limitation {
                 "every transfer is taken to be of policy.service_bytes, or long where that is not set"
             }
             Self::ControlGroup => "connections are not held out one by one: whole networks are, in time slots",
-            Self::Retreat => "a loss in the first flight does not halve the advice here",
+            Self::Retreat => "a lost first flight takes no advice back here",
             Self::Pacing => {
                 "the window leaves as one burst: outside paper mode it is bounded by route.burst_fraction and \
                  route.burst_cap_segments"

@@ -5,12 +5,11 @@
 
 #include "tables.h"
 
-// First flights in a row that must have lost a segment for advice to be halved here, and for how long; withheld after twice as
-// many. By then the gateway has decided for all hosts. One client's losses hold back its own advice; for its network no
-// more than half of those that halve it count, so that it takes two clients.
-#define LOSSES_TO_HALVE 6
-#define LOSSES_OF_ONE (LOSSES_TO_HALVE / 2)
-#define LOSSES_TO_WITHHOLD (2 * LOSSES_TO_HALVE)
+// First flights in a row of which more than half must have been lost for advice to be held back here, and for how long. By then the
+// gateway has decided for all hosts. One client's losses hold back its own advice; for its network no more than half of these
+// count, so that it takes two clients.
+#define LOSSES_TO_RETREAT 6
+#define LOSSES_OF_ONE (LOSSES_TO_RETREAT / 2)
 #define PENALTY_NS 5000000000ull
 
 // Halves of a budget that are over. A half is two round trips: a first flight ends within it.
@@ -20,26 +19,24 @@ INLINE u32 halves_over(const struct budget *budget, u64 now, u64 half_ns)
 	return passed < half_ns ? 0 : passed < 2 * half_ns ? 1 : 2;
 }
 
-// How often a client's advice is halved after losses here: those of its network, or its own.
-INLINE u32 halvings_of(const struct budget *budget, u64 client, u64 now)
+// Whether a client's advice is held back after losses here: those of its network, or its own.
+INLINE u32 is_held_back(const struct budget *budget, u64 client, u64 now)
 {
-	u32 losses = budget->losses;
 	if (now - budget->lost_ns >= PENALTY_NS)
 		return 0;
-	if (budget->lost_by == client && budget->losses_of_one > losses)
-		losses = budget->losses_of_one;
-	return losses / LOSSES_TO_HALVE;
+	return budget->losses >= LOSSES_TO_RETREAT ||
+	       (budget->lost_by == client && budget->losses_of_one >= LOSSES_TO_RETREAT);
 }
 
-// What is left of a network's lease, and how far a client's advice is to be trusted after losses here. Changes nothing: the
+// What is left of a network's lease, and whether a client's advice is held back after losses here. Changes nothing: the
 // caller may still be refused. Nothing is left of a network that was removed meanwhile.
-INLINE u32 budget_left(struct budget *budget, const struct network *network, u64 client, u64 now, u64 half_ns, u32 *halvings)
+INLINE u32 budget_left(struct budget *budget, const struct network *network, u64 client, u64 now, u64 half_ns, u32 *held_back)
 {
 	u32 left = network->lease;
 	bpf_spin_lock(&budget->lock);
-	*halvings = halvings_of(budget, client, now);
+	*held_back = is_held_back(budget, client, now);
 	if (budget->era != network->era) {
-		*halvings = 0;
+		*held_back = 0;
 		left = 0;
 	} else if (left != NO_LIMIT) {
 		u32 over = halves_over(budget, now, half_ns);
@@ -68,7 +65,7 @@ INLINE void reserve(struct budget *budget, struct connection *connection, u64 no
 	bpf_spin_unlock(&budget->lock);
 }
 
-// A client's first flight arrived without loss.
+// At least half of a client's first flight arrived.
 INLINE void clear_losses(struct connection *connection, u64 client)
 {
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
@@ -102,7 +99,7 @@ INLINE void release(struct connection *connection)
 	bpf_spin_unlock(&budget->lock);
 }
 
-// A segment of a client's advised first flight was retransmitted.
+// More than half of a client's advised first flight was lost.
 INLINE void record_loss(struct connection *connection, u64 client)
 {
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
@@ -114,9 +111,9 @@ INLINE void record_loss(struct connection *connection, u64 client)
 		u32 is_late = now - budget->lost_ns >= PENALTY_NS;
 		u32 losses = is_late ? 0 : budget->losses;
 		u32 of_one = is_late || budget->lost_by != client ? 0 : budget->losses_of_one;
-		if (of_one < LOSSES_OF_ONE && losses < LOSSES_TO_WITHHOLD)
+		if (of_one < LOSSES_OF_ONE && losses < LOSSES_TO_RETREAT)
 			losses++;
-		if (of_one < LOSSES_TO_WITHHOLD)
+		if (of_one < LOSSES_TO_RETREAT)
 			of_one++;
 		budget->losses = losses;
 		budget->losses_of_one = of_one;

@@ -113,25 +113,17 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	};
 	// As the rate is computed (decide).
 	u64 rtt_us = transfer.rtt_us > network.rtt_us ? transfer.rtt_us : network.rtt_us;
-	u32 halvings = 0;
-	transfer.budget_left = budget_left(budget, &network, client_of(tp), now, rtt_us * 2000, &halvings);
-	if (halvings > 1) {
+	u32 held_back = 0;
+	transfer.budget_left = budget_left(budget, &network, client_of(tp), now, rtt_us * 2000, &held_back);
+	if (held_back) {
+		// The host's own window, on a path that just lost most of several first flights: slow start beyond it would lose again.
 		count(COUNT_RETREATED);
-		return 0;
+		__builtin_memset(start, 0, sizeof(*start));
+		start->cwnd = smaller(transfer.initial_window, network.cap);
+		start->ssthresh = start->cwnd;
+	} else {
+		decide(&network, &transfer, &settings->policy, start);
 	}
-	if (halvings) {
-		network.share_half_bytes >>= 1;
-		network.pipe_half_bytes >>= 1;
-		network.bdp_bytes = 0;
-		network.opening_half_bytes >>= 1;
-		network.oldest_loss_us >>= 1;
-		// The first flights that were lost are evidence of congestion: slow start ends at the halved share. The window at the
-		// senders' losses belongs to the whole share.
-		network.evidence = BACKED;
-		network.threshold_bytes = 0;
-	}
-
-	decide(&network, &transfer, &settings->policy, start);
 	connection->refusal = start->refusal;
 	if (start->refusal) {
 		count(start->refusal == REFUSED_RTT_MISMATCH ? COUNT_RTT_MISMATCH :
@@ -179,6 +171,41 @@ INLINE u32 default_bytes(const struct tcp_sock *tp, const struct connection *con
 	return connection->initial_window * tp->mss_cache;
 }
 
+INLINE u32 whole_segments(u32 bytes, u32 mss)
+{
+	return mss ? bytes / mss + !!(bytes % mss) : 0;
+}
+
+// Whether more than half of the first flight was lost: FirstFlightLoss::is_most of the contract (spand_proto::report).
+INLINE int lost_most(const struct tcp_sock *tp, const struct connection *connection)
+{
+	u32 mss = tp->mss_cache;
+	return 2 * whole_segments(connection->first_lost, mss) > whole_segments(connection->first_sent, mss);
+}
+
+// Counts a retransmission of the first flight, each segment once. Recovery goes through the segments in their order.
+INLINE void count_lost(const struct tcp_sock *tp, struct connection *connection, u32 from, u32 segments)
+{
+	u32 mss = tp->mss_cache, end = connection->first_end, to = from + segments * mss;
+	if ((int)(tp->snd_nxt - end) < 0)
+		end = tp->snd_nxt;
+	if ((int)(to - end) > 0)
+		to = end;
+	connection->first_sent = end - connection->flight_start;
+	if (connection->first_loss && (int)(from - connection->first_lost_end) < 0) {
+		// Sent again after a timeout, and not for the first time: what the kernel takes for lost is not merely late. It may also
+		// lose what is sent again, and then no more than this segment leaves.
+		u32 lost = smaller(tp->lost_out * mss, end - tp->snd_una);
+		if (BITS(&tp->inet_conn, icsk_ca_state) == CA_LOSS && lost > connection->first_sent / 2)
+			connection->first_lost = lost;
+		from = connection->first_lost_end;
+	}
+	if ((int)(to - from) <= 0)
+		return;
+	connection->first_lost += to - from;
+	connection->first_lost_end = to;
+}
+
 // Looks what of the first flight arrived. It is over where as much as was granted did, and not where nothing more was written
 // yet: a TLS server's first words are few, and its window leaves a round trip later. `resumes`: whether we are asked where
 // nothing is in flight (resume); where not, two round trips end it. Its part of the budget is given back after those in any case.
@@ -200,7 +227,8 @@ INLINE void watch_flight(const struct tcp_sock *tp, struct connection *connectio
 		connection->drained = 1;
 	if (filled || all) {
 		int confirmed = arrived > default_bytes(tp, connection);
-		if (confirmed && !connection->first_loss)
+		// A flight no larger than any host's is no evidence, though its last acknowledgement may cover more.
+		if (confirmed && connection->flight_bytes > default_bytes(tp, connection) && !lost_most(tp, connection))
 			clear_losses(connection, client_of(tp));
 		if (confirmed || arrived >= connection->stated_bytes)
 			connection->stated_bytes = 0;
@@ -228,13 +256,13 @@ INLINE u32 resume(const struct tcp_sock *tp, struct connection *connection)
 	struct network *network = network_of(tp);
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
 	u64 now = bpf_ktime_get_boot_ns();
-	u32 halvings = 0, left = 0, why_less = COUNT_EXPIRED;
+	u32 held_back = 0, left = 0, why_less = COUNT_EXPIRED;
 	// What it was granted on may have ended since.
 	if (network && budget && !network->refusal && network->expires_ns > now && network->era == connection->era) {
-		left = budget_left(budget, network, client_of(tp), now, 2 * connection->flight_rtt_ns, &halvings);
+		left = budget_left(budget, network, client_of(tp), now, 2 * connection->flight_rtt_ns, &held_back);
 		why_less = COUNT_CLIPPED_BUDGET;
 	}
-	if (halvings > 1) {
+	if (held_back) {
 		left = 0;
 		why_less = COUNT_RETREATED;
 	}

@@ -50,7 +50,7 @@ enum { SOL_SOCKET = 1, SOL_TCP = 6, SO_MAX_PACING_RATE = 47, TCP_CONGESTION = 13
 enum tcp_ca_event { CA_EVENT_TX_START = 0 };
 
 // include/uapi/linux/tcp.h: enum tcp_ca_state.
-enum { CA_CWR = 2, CA_RECOVERY = 3 };
+enum { CA_CWR = 2, CA_RECOVERY = 3, CA_LOSS = 4 };
 
 // sk_max_pacing_rate where nobody set it.
 #define NO_RATE (~0ul)

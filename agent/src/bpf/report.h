@@ -32,6 +32,8 @@ INLINE void report(const struct tcp_sock *tp, struct connection *connection, u32
 	event->rtt_min_us = tp->rtt_min.s[0].v;
 	event->retransmitted = tp->total_retrans;
 	event->granted = connection->first_granted;
+	event->first_sent = whole_segments(connection->first_sent, tp->mss_cache);
+	event->first_lost = whole_segments(connection->first_lost, tp->mss_cache);
 	event->local_port = common_of(tp)->skc_num;
 	event->remote_port = __builtin_bswap16(common_of(tp)->skc_dport);
 	event->arm = connection->arm;

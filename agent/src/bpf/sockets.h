@@ -233,17 +233,24 @@ INLINE void retransmitted(struct bpf_sock_ops *skops, const struct tcp_sock *tp,
 	// Sequences come round, and no first flight is as long as this.
 	if (tp->bytes_acked >> 30)
 		return;
-	// args[0]: sequence of the first byte retransmitted.
-	if (connection->first_loss || (int)(skops->args[0] - connection->first_end) >= 0)
+	// args[0] and args[1]: sequence of the first byte retransmitted, and how many segments are.
+	u32 from = skops->args[0], segments = skops->args[1];
+	if ((int)(from - connection->first_end) >= 0 || lost_most(tp, connection))
 		return;
 	// The few first words of a server say nothing of its window, lost or not.
 	if (connection->first_granted && tp->write_seq - connection->flight_start <= default_bytes(tp, connection))
 		return;
-	connection->first_loss = 1;
 	// Nor does one of a start that is no larger than any host's.
-	if (connection->first_granted <= connection->initial_window)
+	if (connection->first_granted <= connection->initial_window) {
+		connection->first_loss = 1;
 		return;
-	count(COUNT_FIRST_FLIGHT_LOSS);
+	}
+	if (!connection->first_loss)
+		count(COUNT_FIRST_FLIGHT_LOSS);
+	count_lost(tp, connection, from, segments);
+	connection->first_loss = 1;
+	if (!lost_most(tp, connection))
+		return;
 	record_loss(connection, client_of(tp));
 	report(tp, connection, EVENT_FIRST_FLIGHT_LOSS);
 }

@@ -54,7 +54,7 @@ struct budget {
 	struct bpf_spin_lock lock;
 	u32 now;	 // granted since `turned_ns`
 	u32 before;	 // granted in the half before
-	u16 losses;	 // advised first flights in a row that lost a segment, as far as they count for the whole network
+	u16 losses;	 // advised first flights in a row that lost more than half, as far as they count for the whole network
 	u16 losses_of_one; // those in a row of the client that lost last
 	u64 turned_ns;
 	u64 lost_ns;	 // when the last loss was
@@ -137,6 +137,9 @@ struct connection {
 	u32 initial_window;
 	u32 first_granted; // segments of the first start; 0: started as plain TCP
 	u32 first_end;	   // sequence after the first flight
+	u32 first_sent;	   // bytes of it that had left when its last loss was seen
+	u32 first_lost;	   // bytes of it that were lost
+	u32 first_lost_end; // sequence after those
 	u8 arm;
 	u8 phase;
 	u8 refusal;	// enum refusal, or the network's own
@@ -174,6 +177,8 @@ struct event {
 	u32 rtt_min_us;
 	u32 retransmitted;
 	u32 granted;
+	u32 first_sent; // segments of the first flight, where some were lost
+	u32 first_lost; // and those
 	u16 local_port;
 	u16 remote_port;
 	u8 arm;

@@ -42,7 +42,7 @@ export function network(failed, prefix) {
   function present(one) {
     const why = one.no_estimate_message;
     cards.share.show(one.wc_segments === null ? "no estimate" : atLeast(one),
-      one.wc_segments === null ? why : `${bytes(one.wc_bytes)}, rule ${one.rule}`, one.no_estimate === "retreat" ? "bad" : one.wc_segments === null ? "warn" : null);
+      one.wc_segments === null ? why : `${bytes(one.wc_bytes)}, rule ${one.rule}`, one.wc_segments === null ? "warn" : null);
     cards.rtt.show(ms(one.rtt_mean_ms), `smallest ${ms(one.rtt_min_ms)}`);
     cards.confidence.show(part(one.confidence), `${count(one.connections)} connections`);
     cards.samples.show(count(one.samples), `and ${count(one.lower_bounds)} lower bounds`);

@@ -42,7 +42,6 @@ pub(super) const fn not_published(why_not: NoEstimate) -> WithdrawalReason {
     match why_not {
         NoEstimate::Expired => WithdrawalReason::Expired,
         NoEstimate::TooFewSamples | NoEstimate::TooFewConnections => WithdrawalReason::TooFew,
-        NoEstimate::Retreat => WithdrawalReason::Retreat,
     }
 }
 

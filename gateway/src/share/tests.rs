@@ -15,7 +15,7 @@ use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::{Estimate, RuleKind};
 use spand_proto::network::Network;
 use spand_proto::push::{ImminentStart, UpdateEvent};
-use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 
 use super::exchange::{Exchange, Link, LinkState, Topic};
 use super::format::{FORMAT, Member, read_batch};
@@ -482,7 +482,7 @@ fn a_retreat_reaches_who_is_there_who_was_away_and_who_comes_later() {
         gateway.published.apply(Batch { events: vec![Event::estimate(estimate.clone())], ..Batch::new() });
         let view = gateway.published.lookup(REMOTE).unwrap();
         let share = view.estimate.as_ref().map(|estimate| estimate.share);
-        assert_eq!(share, Window::from_bytes(estimate.share.bytes() / 2.0), "gateway {}", gateway.number);
+        assert_eq!(share, Some(Window::from_segments(Segments(10), estimate.mss)), "gateway {}", gateway.number);
     }
 }
 

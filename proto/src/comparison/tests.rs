@@ -41,6 +41,7 @@ fn transfer(arm: Arm, size: f64, ms: f64) -> ConnectionReport {
         acknowledged: Bytes(size as u64),
         retransmitted: Segments(0),
         first_flight_loss: None,
+        first_flight: None,
         limited_by: None,
         arm: Some(arm),
         advised: None,

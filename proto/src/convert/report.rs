@@ -2,7 +2,9 @@
 
 use crate::contract::{ContractVersion, HostName};
 use crate::push::PauseState;
-use crate::report::{Arm, ConnectionReport, LimitedBy, MAX_CONNECTIONS, PushCount, Report, ReportReceipt};
+use crate::report::{
+    Arm, ConnectionReport, FirstFlightLoss, LimitedBy, MAX_CONNECTIONS, PushCount, Report, ReportReceipt,
+};
 use crate::start::RefusalReason;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
 use crate::v1;
@@ -74,6 +76,9 @@ impl From<&ConnectionReport> for v1::ConnectionReport {
             acknowledged_bytes: report.acknowledged.0,
             retransmitted_segments: report.retransmitted.0,
             first_flight_loss: report.first_flight_loss,
+            first_flight: report
+                .first_flight
+                .map(|flight| v1::FirstFlightLoss { sent_segments: flight.sent.0, lost_segments: flight.lost.0 }),
             limited_by: report.limited_by.map_or(v1::LimitedBy::Unspecified as i32, LimitedBy::to_wire),
             arm: report.arm.map_or(v1::Arm::Unspecified as i32, Arm::to_wire),
             advised_segments: report.advised.map(|window| window.0),
@@ -102,6 +107,10 @@ impl TryFrom<v1::ConnectionReport> for ConnectionReport {
             acknowledged: Bytes(message.acknowledged_bytes),
             retransmitted: Segments(message.retransmitted_segments),
             first_flight_loss: message.first_flight_loss,
+            first_flight: message.first_flight.map(|flight| FirstFlightLoss {
+                sent: Segments(flight.sent_segments),
+                lost: Segments(flight.lost_segments),
+            }),
             limited_by: LimitedBy::from_wire(message.limited_by, "limited_by")?,
             arm: Arm::from_wire(message.arm, "arm")?,
             advised: message.advised_segments.map(|count| segments(count, "advised_segments")).transpose()?,

@@ -91,6 +91,7 @@ fn batch_of(batch: u64) -> Result<Report> {
         acknowledged: Bytes(100_000 + n),
         retransmitted: Segments(0),
         first_flight_loss: None,
+        first_flight: None,
         limited_by: None,
         arm: Some(if n.is_multiple_of(2) { Arm::Advised } else { Arm::Control }),
         advised: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libbpf_rs::{MapHandle, RingBufferBuilder};
 use spand_proto::operator::Failure;
-use spand_proto::report::{Arm, ConnectionReport, LimitedBy};
+use spand_proto::report::{Arm, ConnectionReport, FirstFlightLoss, LimitedBy};
 use spand_proto::units::{Bytes, Micros, Segments};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ pub struct Ended {
     pub report: ConnectionReport,
     /// When the event was read.
     pub at: Instant,
-    /// Its first flight lost a segment just now, and it goes on: the gateway must know at once.
+    /// Most of its first flight was lost just now, and it goes on: the gateway must know at once.
     pub urgent: bool,
 }
 
@@ -125,6 +125,8 @@ fn ended_of(event: Event) -> Ended {
         acknowledged: Bytes(event.bytes),
         retransmitted: Segments(event.retransmitted),
         first_flight_loss: Some(event.lost_first),
+        first_flight: (event.first_lost > 0)
+            .then_some(FirstFlightLoss { sent: Segments(event.first_sent), lost: Segments(event.first_lost) }),
         limited_by: event.window_limited.then_some(LimitedBy::Window),
         arm,
         advised: (event.granted > 0).then_some(Segments(event.granted)),

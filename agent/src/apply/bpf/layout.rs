@@ -33,7 +33,7 @@ pub(super) const SERVICE_BYTES: usize = 20;
 /// `struct budget`.
 pub(super) const BUDGET_BYTES: usize = 48;
 /// `struct event`.
-pub(super) const EVENT_BYTES: usize = 88;
+pub(super) const EVENT_BYTES: usize = 96;
 
 /// Appends numbers in the machine's order.
 #[derive(Default)]
@@ -207,7 +207,7 @@ pub(super) fn service(service: SocketAddr) -> Vec<u8> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a C structure")]
 pub(super) struct Event {
-    /// A first flight lost a segment, and the connection goes on; else it ended.
+    /// More than half of a first flight was lost, and the connection goes on; else it ended.
     pub(super) first_flight_loss: bool,
     pub(super) busy_us: u64,
     pub(super) bytes: u64,
@@ -217,6 +217,10 @@ pub(super) struct Event {
     pub(super) rtt_min_us: u32,
     pub(super) retransmitted: u32,
     pub(super) granted: u32,
+    /// Segments of the first flight, where some were lost.
+    pub(super) first_sent: u32,
+    /// And those.
+    pub(super) first_lost: u32,
     /// `enum arm`.
     pub(super) arm: u8,
     pub(super) refusal: u8,
@@ -256,13 +260,15 @@ impl Event {
             rtt_min_us: u32_at(32)?,
             retransmitted: u32_at(36)?,
             granted: u32_at(40)?,
-            arm: *bytes.get(48)?,
-            refusal: *bytes.get(49)?,
-            lost_first: flag_at(50)?,
-            window_limited: flag_at(51)?,
-            paused: flag_at(52)?,
-            local: SocketAddr::new(address_at(56)?, u16_at(44)?),
-            remote: SocketAddr::new(address_at(72)?, u16_at(46)?),
+            first_sent: u32_at(44)?,
+            first_lost: u32_at(48)?,
+            arm: *bytes.get(56)?,
+            refusal: *bytes.get(57)?,
+            lost_first: flag_at(58)?,
+            window_limited: flag_at(59)?,
+            paused: flag_at(60)?,
+            local: SocketAddr::new(address_at(64)?, u16_at(52)?),
+            remote: SocketAddr::new(address_at(80)?, u16_at(54)?),
         })
     }
 }

@@ -18,11 +18,12 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use spand_proto::push::{ServiceSize, UpdateEvent, WithdrawalReason};
-use spand_proto::report::{Arm, ConnectionReport};
+use spand_proto::report::{Arm, ConnectionReport, FirstFlightLoss};
 use spand_proto::units::{Bytes, Micros, Segments};
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -109,13 +110,14 @@ impl Host {
         .await;
     }
 
-    /// The report of a first flight to `client` that lost, while the connection goes on.
+    /// The report of a first flight to `client` that was lost for the most part, while the connection goes on.
     async fn reported_at_once(&mut self, client: &TcpStream) -> ConnectionReport {
         let client = client.local_addr().unwrap();
         loop {
             let report = self.gateway.reported().await;
             let open = |one: &&ConnectionReport| {
-                one.remote == client && one.duration.is_none() && one.first_flight_loss == Some(true)
+                let lost = one.first_flight.is_some_and(FirstFlightLoss::is_most);
+                one.remote == client && one.duration.is_none() && one.first_flight_loss == Some(true) && lost
             };
             if let Some(connection) = report.connections.iter().find(open) {
                 return *connection;
@@ -123,16 +125,23 @@ impl Host {
         }
     }
 
-    /// A transfer of 60 segments of whose first flight half is lost, and the report of that.
+    /// A transfer of 60 segments of whose first flight three quarters are lost, and the report of that.
     async fn loses(&mut self, server: &TcpStream, client: &mut TcpStream) -> ConnectionReport {
-        lose_every_other_page(client);
-        let mut from = server.try_clone().unwrap();
-        let writer = std::thread::spawn(move || from.write_all(&vec![7; 60 * SEGMENT]));
+        lose_pages(client, &[1, 2, 3]);
+        let writer = write_60_segments(server);
         let report = self.reported_at_once(client).await;
-        socket2::SockRef::from(&*client).detach_filter().unwrap();
-        client.read_exact(&mut vec![0; 60 * SEGMENT]).unwrap();
-        writer.join().unwrap().unwrap();
+        read_60_segments(client, writer);
         report
+    }
+
+    /// The same of whose first flight a quarter is lost, until a timeout strikes.
+    async fn loses_some(&self, server: &TcpStream, client: &mut TcpStream) {
+        let before = self.counts("first_flight_loss");
+        lose_pages(client, &[1]);
+        let writer = write_60_segments(server);
+        eventually("a loss", || self.counts("first_flight_loss") > before).await;
+        eventually("a timeout", || ss_words(server).iter().any(|word| word.starts_with("backoff:"))).await;
+        read_60_segments(client, writer);
     }
 
     /// The next connections that the agent reports. It does so every ten seconds: a test waits for all at once.
@@ -181,16 +190,31 @@ fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {
     }
 }
 
-/// Has the reading end lose what begins in every other 4 KiB of sequence numbers: half of any flight, each time that it is sent.
-fn lose_every_other_page(reader: &TcpStream) {
+fn write_60_segments(server: &TcpStream) -> JoinHandle<std::io::Result<()>> {
+    let mut from = server.try_clone().unwrap();
+    std::thread::spawn(move || from.write_all(&vec![7; 60 * SEGMENT]))
+}
+
+/// Nothing is lost any more, and all of it arrives.
+fn read_60_segments(client: &mut TcpStream, writer: JoinHandle<std::io::Result<()>>) {
+    socket2::SockRef::from(&*client).detach_filter().unwrap();
+    client.read_exact(&mut vec![0; 60 * SEGMENT]).unwrap();
+    writer.join().unwrap().unwrap();
+}
+
+/// Has the reading end lose what begins in these of every four pages of sequence numbers, 4 KiB each, each time that it is sent.
+fn lose_pages(reader: &TcpStream, pages: &[u32]) {
     let instruction = |code: u32, jt, jf, k| socket2::SockFilter::new(u16::try_from(code).unwrap(), jt, jf, k);
     // A TCP socket's filter sees the TCP header first.
-    let filter = [
+    let mut filter = vec![
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 4),
-        instruction(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 1, 0, 4_096),
-        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
-        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, 3 * 4_096),
     ];
+    for page in pages {
+        filter.push(instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, page * 4_096));
+        filter.push(instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0));
+    }
+    filter.push(instruction(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX));
     socket2::SockRef::from(reader).attach_filter(&filter).unwrap();
 }
 

@@ -53,8 +53,6 @@ pub enum NoEstimate {
     TooFewConnections,
     /// The newest is older than the age limit.
     Expired,
-    /// There is one, but hosts reported losses in first flights: decided by the publisher, never by the window.
-    Retreat,
 }
 
 impl NoEstimate {

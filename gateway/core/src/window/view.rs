@@ -107,7 +107,6 @@ impl NetworkView {
             NoEstimate::TooFewSamples => self.outcomes.most_frequent().unwrap_or(Reason::TooFewSamples),
             NoEstimate::TooFewConnections => Reason::TooFewConnections,
             NoEstimate::Expired => Reason::Expired,
-            NoEstimate::Retreat => Reason::Retreat,
         };
         Some(Explanation {
             reason,

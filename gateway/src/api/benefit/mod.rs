@@ -178,6 +178,7 @@ mod tests {
             acknowledged: Bytes(bytes),
             retransmitted: spand_proto::units::Segments(2),
             first_flight_loss: None,
+            first_flight: None,
             limited_by: None,
             arm,
             advised: None,

@@ -15,7 +15,7 @@ use prometheus_client::metrics::family::Family;
 use spand_proto::comparison::Place;
 use spand_proto::contract::HostName;
 use spand_proto::push::PauseState;
-use spand_proto::report::{Arm, ConnectionReport, PushCount, Report, ReportReceipt};
+use spand_proto::report::{Arm, ConnectionReport, FirstFlightLoss, PushCount, Report, ReportReceipt};
 use spand_proto::units::{Micros, Timestamp};
 use tokio::task::yield_now;
 
@@ -217,6 +217,7 @@ impl Default for ReportMeasures {
 /// What a connection says about advice: a first flight that was advised and judged, not longer ago than a retreat looks back.
 fn first_flight(connection: &ConnectionReport, now: Timestamp) -> Option<FirstFlight> {
     let (Some(advised), Some(lost)) = (connection.advised, connection.first_flight_loss) else { return None };
+    let lost = connection.first_flight.map_or(lost, FirstFlightLoss::is_most);
     let took = |duration: Micros| now.before(Micros(connection.ended_ago.0.saturating_add(duration.0)));
     (connection.ended_ago <= RETREAT_SPAN).then_some(FirstFlight {
         ends: [connection.host, connection.remote],

@@ -66,6 +66,7 @@ fn reported(host: u8, batch: u64) -> Report {
         acknowledged: Bytes(29_000 + n),
         retransmitted: Segments(u32::from(n.is_multiple_of(5))),
         first_flight_loss: None,
+        first_flight: None,
         limited_by: None,
         arm: Some(if n.is_multiple_of(2) { Arm::Advised } else { Arm::Control }),
         advised: n.is_multiple_of(2).then_some(Segments(20)),

@@ -62,6 +62,7 @@ async fn a_full_report_leaves_others_their_turns() {
         acknowledged: Bytes(30_000),
         retransmitted: Segments(0),
         first_flight_loss: Some(true),
+        first_flight: None,
         limited_by: None,
         arm: None,
         advised: Some(Segments(14)),

@@ -67,6 +67,7 @@ fn reported() -> Report {
         acknowledged: Bytes(100_000),
         retransmitted: Segments(0),
         first_flight_loss: Some(true),
+        first_flight: None,
         limited_by: None,
         arm: Some(Arm::Advised),
         advised: Some(Segments(20)),

@@ -1,9 +1,11 @@
 //! The retreat of a network's advice after losses in first flights (`docs/decisions/retreat.md`).
 //!
-//! Six advised first flights in a row that lose halve the network's share; six more within a minute take it away for a
-//! minute. No more than three of six are of one address, where another address had advised starts of late. The share grows back
-//! by a segment with each advised transfer that filled its window and lost nothing, at most one a round trip. Other losses are taken for random ones, or for ones of a neighbour's making. Six in a row of one address, among neighbours that lose nothing, are held
-//! against that address' advice alone ([`clients`]). Pure: takes the time.
+//! Six advised first flights in a row that are lost for the most part make the network's share the host's default window, with
+//! slow start ending there; six more within a minute keep it there for a minute. No more than three of six are of one address,
+//! where another address had advised starts of late. The share grows back by a segment with each advised transfer that filled its
+//! window, at most one a round trip. Smaller losses are repaired in the next round trip, and plain TCP has them as well. Six in a
+//! row of one address, among neighbours that lose less, are held against that address' advice alone ([`clients`]). Pure: takes the
+//! time.
 
 mod clients;
 mod shared;
@@ -13,7 +15,6 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
 
-use spand_core::estimate::NoEstimate;
 use spand_core::memory::{allocated_for, boxed};
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
@@ -24,8 +25,7 @@ use strum::{IntoStaticStr, VariantArray};
 
 pub(super) use self::clients::{Clients, Displaced};
 
-/// Advised starts in a row that must have lost: where many senders share a narrow path, half of all first flights lose
-/// something, plain TCP's too.
+/// Advised starts in a row that must have been lost.
 const RUN: usize = 6;
 /// Those of one address that count among them, where it is not the only one: no client takes the advice of its neighbours.
 const OF_ONE: usize = RUN / 2;
@@ -50,7 +50,7 @@ const LOSSES: usize = 8;
 pub(crate) struct FirstFlight {
     /// The host's end and the other.
     pub(crate) ends: [SocketAddr; 2],
-    /// A segment of it was lost.
+    /// It was lost for the most part; of a host that does not count its losses, a segment of it was lost.
     pub(crate) lost: bool,
     /// When the transfer started, if measured.
     pub(crate) began: Option<Timestamp>,
@@ -64,7 +64,7 @@ pub(crate) struct FirstFlight {
 #[derive(Clone, Copy, Debug, Eq, Hash, IntoStaticStr, PartialEq, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Verdict {
-    /// No loss.
+    /// Most of it arrived.
     Clean,
     /// A loss among clean starts.
     Random,
@@ -72,13 +72,13 @@ pub(crate) enum Verdict {
     OneAddress,
     /// A loss that was known, or of a start before the advice was taken back.
     Known,
-    /// The share was halved.
+    /// The share was reduced to the default window, from which it grows back.
     Halved,
-    /// The advice was withdrawn.
+    /// The same, and for a minute it does not grow.
     Withdrawn,
-    /// The share was halved for one address.
+    /// The share was reduced for one address.
     AddressHalved,
-    /// One address starts as plain TCP.
+    /// The same, and for a minute it does not grow.
     AddressWithdrawn,
 }
 
@@ -92,11 +92,8 @@ impl Verdict {
 /// What hosts reported of a network, or of one client in it, and how far its advice is held back.
 #[derive(Debug, Default)]
 pub(super) struct Retreat {
-    /// Of one client: without its own advice that of its network applies.
-    of_client: bool,
-    /// The engine's own estimate, or why there is none.
+    /// The engine's own estimate.
     own: Option<Estimate>,
-    own_why_not: Option<NoEstimate>,
     /// The clients of the last advised starts, which all lost: fewer than [`RUN`].
     row: Vec<IpAddr>,
     newest: Timestamp,
@@ -113,9 +110,9 @@ pub(super) struct Retreat {
 struct Held {
     /// The share is not more than this.
     cap: Window,
-    /// Time of the last halving.
+    /// Time of the last retreat.
     halved: Timestamp,
-    /// No advice until then.
+    /// No growth until then.
     withdrawn: Option<Timestamp>,
     /// Time of the last growth.
     grown: Timestamp,
@@ -125,36 +122,25 @@ impl Retreat {
     /// Of one network.
     pub(super) const BYTES: usize = boxed::<Self>() + allocated_for::<([SocketAddr; 2], Timestamp)>(LOSSES);
 
-    /// Of one client.
-    fn of_client() -> Self {
-        Self { of_client: true, ..Self::default() }
-    }
-
     /// Takes the engine's state of the network (of a client, the published state of its network); returns the state to publish.
     pub(super) fn hold(&mut self, view: NetworkView) -> NetworkView {
         self.own.clone_from(&view.estimate);
-        self.own_why_not = view.why_not;
         self.held_back(view)
     }
 
     /// The state to publish after a change of the retreat.
     pub(super) fn renew(&self, published: &NetworkView) -> NetworkView {
-        self.held_back(NetworkView { estimate: self.own.clone(), why_not: self.own_why_not, ..published.clone() })
+        self.held_back(NetworkView { estimate: self.own.clone(), ..published.clone() })
     }
 
     fn held_back(&self, view: NetworkView) -> NetworkView {
         let Some(Held { cap, withdrawn, .. }) = self.held else { return view };
-        match view.estimate {
-            Some(_) if withdrawn.is_some() && !self.of_client => {
-                NetworkView { estimate: None, why_not: Some(NoEstimate::Retreat), ..view }
-            }
-            Some(own) => {
-                // A client that has none is one with the window of plain TCP, which hosts start with in any case.
-                let cap = if withdrawn.is_some() { default_share(&own) } else { cap };
-                NetworkView { estimate: Some(capped(own, cap)), ..view }
-            }
-            None => NetworkView { estimate: None, ..view },
-        }
+        let held = view.estimate.as_ref().map(|own| {
+            // Not without an estimate: hosts would start with the same window, and in open slow start.
+            let cap = if withdrawn.is_some() { default_share(own) } else { cap };
+            capped(own, cap)
+        });
+        NetworkView { estimate: held, ..view }
     }
 
     /// Whether advice is held back.
@@ -172,14 +158,14 @@ impl Retreat {
         if flight.lost && self.is_known(flight, now) {
             return Verdict::Known;
         }
-        // What any host sends arrives whole on paths that a start's window is too much for.
+        // What any host sends arrives on paths that a start's window is too much for, and is lost without any advice.
         let default = |own: &Estimate| DEFAULT_INITIAL_WINDOW.bytes(own.mss);
-        if !flight.lost && self.own.as_ref().is_some_and(|own| flight.acknowledged <= default(own)) {
+        let is_small = flight.advised <= DEFAULT_INITIAL_WINDOW;
+        if !flight.lost && (is_small || self.own.as_ref().is_some_and(|own| flight.acknowledged <= default(own))) {
             self.grow(flight, now);
             return Verdict::Clean;
         }
-        // A start no larger than a host's default is no evidence against advice, and withdrawn advice leads to the same.
-        if flight.lost && flight.advised <= DEFAULT_INITIAL_WINDOW {
+        if is_small {
             return Verdict::Random;
         }
         if !flight.lost {
@@ -261,8 +247,7 @@ impl Retreat {
         // The losses under the old advice are accounted for; the next retreat is about the current advice.
         self.row.clear();
         let Some(own) = &self.own else { return Verdict::Known };
-        let share = self.held.map_or(own.share, |held| if held.cap < own.share { held.cap } else { own.share });
-        let cap = Window::from_bytes(share.bytes() / 2.0).unwrap_or_default();
+        let cap = default_share(own);
         let twice = self.held.is_some_and(|held| now.since(held.halved) <= TWICE);
         let withdrawn = twice.then(|| now.after(TWICE));
         self.held = Some(Held { cap, halved: now, withdrawn, grown: now });
@@ -285,22 +270,19 @@ impl Retreat {
     }
 }
 
-/// The estimate with its share reduced to `cap`. Lost first flights are evidence of loss even where the tap did not see them: the slow
-/// start threshold is the reduced share, and no start is raised above it. With one lossy connection the window stays at the host's default or above. The opening, which
-/// senders under way showed, is removed: it may exceed the reduced share.
-fn capped(own: Estimate, cap: Window) -> Estimate {
-    if cap >= own.share {
-        return own;
-    }
+/// The estimate with a share of at most `cap`. Lost first flights are evidence of loss even where the tap did not see them: slow start
+/// ends at that share. With one lossy connection the window stays at the host's default or above. The opening, which senders under
+/// way showed, is removed: it may exceed the reduced share. So is what the empty path holds: no start is raised above the share.
+fn capped(own: &Estimate, cap: Window) -> Estimate {
     Estimate {
-        share: cap,
+        share: if cap < own.share { cap } else { own.share },
         is_lower_bound: false,
         loss_connections: 1,
         loss_window: None,
         losses: own.losses.max(1),
         opening: None,
         bdp: None,
-        ..own
+        ..*own
     }
 }
 

@@ -5,6 +5,7 @@ use spand_core::window::bucket::LimitCounts;
 use spand_proto::estimate::{Confidence, RuleKind};
 use spand_proto::no_estimate::Outcomes;
 use spand_proto::opening::Opening;
+use spand_proto::start::{StartPolicy, StartRequest, TransferSize, start};
 
 use super::*;
 
@@ -102,6 +103,22 @@ impl Rig {
         self.published.estimate.as_ref().map(|estimate| estimate.share.bytes() / MSS)
     }
 
+    /// Window and threshold that a host starts with.
+    fn start(&self) -> (Option<u32>, Option<u32>) {
+        let request = StartRequest {
+            estimate: self.published.estimate.as_ref(),
+            now: at(0),
+            size: TransferSize::Unknown,
+            mss: Bytes(1_000),
+            snd_wnd: None,
+            handshake_rtt: None,
+            initial_window: DEFAULT_INITIAL_WINDOW,
+            budget: None,
+        };
+        let start = start(&request, &StartPolicy::CAREFUL).ok();
+        (start.as_ref().map(|start| start.cwnd.0), start.map(|start| start.ssthresh.0))
+    }
+
     fn pass(&mut self, ms: u64) -> bool {
         let passed = self.retreat.pass(at(ms));
         self.published = self.retreat.renew(&self.published);
@@ -110,27 +127,28 @@ impl Rig {
 }
 
 #[test]
-fn a_loss_halves_and_a_second_one_within_a_minute_withdraws_for_a_minute() {
+fn a_retreat_leads_to_the_default_window_and_a_second_one_within_a_minute_keeps_it_there_for_a_minute() {
     let mut rig = Rig::losing();
     assert_eq!(rig.flight(true, 9_900, 10_000), Verdict::Halved);
-    assert_eq!(rig.share(), Some(20.0));
-    let loss_connections = rig.published.estimate.as_ref().map(|estimate| estimate.loss_connections);
-    assert_eq!(loss_connections, Some(1), "the lost first flights back the threshold");
+    assert_eq!(rig.start(), (Some(10), Some(10)));
     assert_eq!(rig.flight(true, 10_900, 11_500), Verdict::Known, "it started before the retreat arrived");
     rig.nearly(15_000);
     assert_eq!(rig.flight(true, 20_000, 20_100), Verdict::Withdrawn);
-    assert_eq!((rig.share(), rig.published.why_not), (None, Some(NoEstimate::Retreat)));
+    assert_eq!(rig.start(), (Some(10), Some(10)), "never without a threshold");
     assert_eq!(rig.flight(true, 20_050, 20_200), Verdict::Known);
+    assert_eq!(rig.flight(false, 21_500, 21_600), Verdict::Clean);
+    assert_eq!(rig.share(), Some(10.0), "it does not grow");
     assert_eq!(rig.retreat.due(), Some(at(80_100)));
     assert!(!rig.pass(80_099) && rig.pass(80_100));
-    assert_eq!(rig.share(), Some(10.0), "and it returns at half of the half");
+    assert_eq!(rig.flight(false, 81_000, 81_500), Verdict::Clean);
+    assert_eq!((rig.share(), rig.start()), (Some(11.0), (Some(11), Some(11))), "and then it does");
     rig.nearly(82_000);
     assert_eq!(rig.flight(true, 82_000, 82_100), Verdict::Withdrawn, "the return is a trial");
 }
 
 #[test]
 fn losses_of_starts_no_larger_than_any_hosts_take_no_advice_back() {
-    for (advised, share) in [(10, 40.0), (11, 20.0)] {
+    for (advised, share) in [(10, 40.0), (11, 10.0)] {
         let mut rig = Rig::new(0);
         for n in 0..RUN {
             rig.port += 1;
@@ -144,7 +162,7 @@ fn losses_of_starts_no_larger_than_any_hosts_take_no_advice_back() {
 }
 
 #[test]
-fn what_is_halved_is_no_share_without_losses_though_the_tap_saw_none() {
+fn what_is_held_back_is_no_share_without_losses_though_the_tap_saw_none() {
     let mut rig = Rig::losing();
     assert_eq!(rig.flight(true, 9_900, 10_000), Verdict::Halved);
     for (seen, published) in [(0, 1), (4, 4)] {
@@ -156,7 +174,7 @@ fn what_is_halved_is_no_share_without_losses_though_the_tap_saw_none() {
 }
 
 #[test]
-fn a_halved_share_has_no_opening() {
+fn a_share_that_is_held_back_has_no_opening() {
     let mut rig = Rig::losing();
     assert_eq!(rig.flight(true, 9_900, 10_000), Verdict::Halved);
     let own = view(40.0);
@@ -167,12 +185,33 @@ fn a_halved_share_has_no_opening() {
 }
 
 #[test]
-fn two_losses_more_than_a_minute_apart_halve_twice() {
+fn two_retreats_more_than_a_minute_apart_let_the_share_grow_at_once() {
     let mut rig = Rig::losing();
     assert_eq!(rig.flight(true, 0, 100), Verdict::Halved);
     rig.nearly(60_000);
     assert_eq!(rig.flight(true, 61_000, 61_200), Verdict::Halved);
     assert_eq!(rig.share(), Some(10.0));
+    rig.flight(false, 62_500, 62_600);
+    assert_eq!(rig.share(), Some(11.0));
+}
+
+#[test]
+fn a_start_of_the_default_window_that_arrives_ends_no_row_of_losses() {
+    let mut rig = Rig::losing();
+    rig.port += 1;
+    let small = FirstFlight { advised: DEFAULT_INITIAL_WINDOW, ..rig.of_port(false, 0) };
+    assert_eq!(rig.retreat.report(&small, at(0)), Verdict::Clean);
+    assert_eq!(rig.flight(true, 0, 100), Verdict::Halved);
+}
+
+#[test]
+fn a_share_below_the_default_window_has_a_threshold_while_it_is_held_back() {
+    let mut rig = Rig::losing();
+    assert_eq!(rig.flight(true, 9_900, 10_000), Verdict::Halved);
+    let own = view(8.0);
+    let estimate = own.estimate.clone().map(|estimate| Estimate { loss_connections: 0, losses: 0, ..estimate });
+    rig.published = rig.retreat.hold(NetworkView { estimate, ..own });
+    assert_eq!((rig.share(), rig.start()), (Some(8.0), (Some(10), Some(10))));
 }
 
 #[test]
@@ -192,12 +231,12 @@ fn the_share_grows_back_by_a_segment_a_round_trip_with_transfers_that_filled_the
     rig.flight(true, 0, 100);
     rig.flight(false, 1_200, 1_300);
     rig.flight(false, 1_200, 1_349);
-    assert_eq!(rig.share(), Some(21.0), "one within a round trip");
+    assert_eq!(rig.share(), Some(11.0), "one within a round trip");
     rig.port += 1;
     let small = FirstFlight { acknowledged: Bytes(19_999), ..rig.of_port(false, 2_000) };
     assert_eq!(rig.retreat.report(&small, at(2_100)), Verdict::Clean);
-    assert_eq!(rig.share(), Some(21.0), "20 segments were granted and not filled");
-    for n in 0..18 {
+    assert_eq!(rig.share(), Some(11.0), "20 segments were granted and not filled");
+    for n in 0..28 {
         rig.flight(false, 3_000, 3_000 + n * 50);
     }
     assert_eq!((rig.share(), rig.retreat.held.is_some()), (Some(39.0), true));
@@ -211,10 +250,10 @@ fn the_share_grows_back_by_a_segment_a_round_trip_with_transfers_that_filled_the
 fn an_estimate_of_the_engine_below_what_is_allowed_stands_and_an_old_retreat_is_forgotten() {
     let mut rig = Rig::losing();
     rig.flight(true, 0, 100);
-    rig.published = rig.retreat.hold(view(12.0));
-    assert_eq!(rig.share(), Some(12.0));
+    rig.published = rig.retreat.hold(view(9.0));
+    assert_eq!(rig.share(), Some(9.0));
     rig.published = rig.retreat.hold(view(50.0));
-    assert_eq!(rig.share(), Some(20.0));
+    assert_eq!(rig.share(), Some(10.0));
     assert!(!rig.pass(300_099) && rig.pass(300_100));
     assert_eq!(rig.share(), Some(50.0));
 }
@@ -248,10 +287,11 @@ fn a_loss_of_which_the_beginning_is_not_known_counts_by_the_window_it_had() {
         rig.retreat.report(&flight, at(ms))
     };
     assert_eq!(early(&mut rig, 30, 5_000), Verdict::Halved);
-    assert_eq!(early(&mut rig, 15, 8_000), Verdict::Known, "of the same burst");
+    rig.flight(false, 8_000, 8_000);
+    assert_eq!(early(&mut rig, 11, 8_000), Verdict::Known, "of the same burst");
     assert_eq!(early(&mut rig, 30, 9_000), Verdict::Known, "more than is granted now: from before the retreat");
     rig.nearly(9_000);
-    assert_eq!(early(&mut rig, 15, 9_000), Verdict::Withdrawn);
+    assert_eq!(early(&mut rig, 11, 9_000), Verdict::Withdrawn);
 }
 
 /// Losses of starts towards these addresses, each of its own connection.
@@ -277,7 +317,7 @@ fn losses_of_one_address_take_no_advice_from_its_neighbours() {
         assert!(verdicts[3..].iter().all(|verdict| *verdict == Verdict::OneAddress), "{verdicts:?}");
         assert_eq!(rig.share(), Some(40.0));
         assert_eq!(lose_to(&mut rig, &[other, other], 2_000), [Verdict::Random, Verdict::Halved], "three of each");
-        assert_eq!(rig.share(), Some(20.0));
+        assert_eq!(rig.share(), Some(10.0));
     }
     let of_one_host = ["2001:db8:0:1::1", "2001:db8:0:1::2", "2001:db8:0:1::3", "2001:db8:0:1::4"];
     let mut rig = Rig::new(0);

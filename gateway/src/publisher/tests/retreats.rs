@@ -54,7 +54,7 @@ async fn losses_of_one_address_hold_back_its_own_advice_and_return_it() {
     let mut subscription = published.subscribe(&[OTHER.into()]).unwrap();
     let mut twin = Twin::default();
     one_loses(&published);
-    assert_eq!((advised(&published, 9), advised(&published, 8)), ((own(9), Some(20)), (network(1), Some(40))));
+    assert_eq!((advised(&published, 9), advised(&published, 8)), ((own(9), Some(10)), (network(1), Some(40))));
     assert_eq!((published.retreats(), published.address_retreats(), published.network_count()), (0, 1, 1));
     twin.read(&mut subscription).await;
     assert_eq!(twin.held.keys().copied().collect::<Vec<_>>(), [network(1), own(9)]);
@@ -70,7 +70,7 @@ async fn losses_of_one_address_hold_back_its_own_advice_and_return_it() {
     assert_eq!(twin.held[&own(9)].share_segments(Bytes(1_448)), Segments(10), "the window of plain TCP");
     assert_eq!(published.measures().withdrawals.get(), 0, "else it would have its network's advice");
 
-    // What is halved once more counts from the end of the minute on, and is forgotten with the samples.
+    // What is withdrawn grows from the end of the minute on, and is forgotten with the samples.
     pass(&clock, 70_000);
     settle().await;
     apply(&published, [Event::estimate(estimate(1, SHARE, 70))]);
@@ -94,7 +94,7 @@ async fn an_address_with_advice_of_its_own_follows_its_network() {
     let mut subscription = published.subscribe(&[OTHER.into()]).unwrap();
     let mut twin = Twin::default();
     one_loses(&published);
-    for (share, own_share) in [(30, 20), (12, 12), (60, 20)] {
+    for (share, own_share) in [(30, 10), (9, 9), (60, 10)] {
         apply(&published, [Event::estimate(estimate(1, f64::from(share) * 1_448.0, 0))]);
         assert_eq!((advised(&published, 9).1, advised(&published, 8).1), (Some(own_share), Some(share)));
     }
@@ -102,7 +102,7 @@ async fn an_address_with_advice_of_its_own_follows_its_network() {
     let crowded = NetworkView { parallel: 5, parallel_at_samples: 5, ..view };
     apply(&published, [Event::Network(Box::new(crowded))]);
     let budgets = [network(1), own(9)].map(|network| published.shared.state.read().networks.budget(network).unwrap().0);
-    assert_eq!(budgets, [300, 20], "of five connections, and of one");
+    assert_eq!(budgets, [300, 10], "of five connections, and of one");
     twin.read(&mut subscription).await;
     assert_eq!(twin.held.len(), 2);
     apply(&published, [Event::Withdrawn { network: network(1), reason: Withdrawal::TooFew }]);
@@ -110,7 +110,7 @@ async fn an_address_with_advice_of_its_own_follows_its_network() {
     assert_eq!((advised(&published, 9), twin.held.len()), ((own(9), None), 0), "there is nothing to start on");
     apply(&published, [Event::estimate(estimate(1, SHARE, 0))]);
     twin.read(&mut subscription).await;
-    assert_eq!(twin.held[&own(9)].share_segments(Bytes(1_448)), Segments(20));
+    assert_eq!(twin.held[&own(9)].share_segments(Bytes(1_448)), Segments(10));
     apply(&published, [Event::Withdrawn { network: network(1), reason: Withdrawal::Evicted }]);
     twin.read(&mut subscription).await;
     assert_eq!((published.network_count(), published.address_retreats(), twin.held.len()), (0, 0, 0));
@@ -125,15 +125,16 @@ async fn two_addresses_hold_back_their_networks_advice_and_the_losses_of_each_so
     flight(&published, 8, 1, false);
     lose(&published, 9, 1..=5);
     lose(&published, 7, 1..=3);
-    assert_eq!((advised(&published, 9), published.retreats()), ((network(1), Some(20)), 1));
+    assert_eq!((advised(&published, 9), published.retreats()), ((network(1), Some(10)), 1));
     pass(&clock, 2_000);
     lose(&published, 9, 11..=15);
     assert_eq!(published.address_retreats(), 0, "those before the network's retreat were answered by it");
     lose(&published, 9, 16..=16);
-    assert_eq!((advised(&published, 9), advised(&published, 8)), ((own(9), Some(10)), (network(1), Some(20))));
+    assert_eq!((advised(&published, 9), advised(&published, 8)), ((own(9), Some(10)), (network(1), Some(10))));
     lose(&published, 7, 11..=13);
     assert_eq!(published.retreats(), 1);
-    assert_eq!(advised(&published, 7), (network(1), None), "three of each, on the network's advice");
+    let withdrawn = published.measures().first_flights.get_or_create(&FlightLabels { verdict: "withdrawn" }).get();
+    assert_eq!(withdrawn, 1, "three of each, on the network's advice");
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,7 +197,7 @@ async fn hosts_that_use_an_address_get_its_own_advice() {
     assert!(published.push_start(start(OTHER, 1)), "towards the address");
     twins[1].read(&mut streams[1]).await;
     assert_eq!((held(&twins[1]), twins[1].starts), (vec![network(1), own(9)], 2));
-    assert_eq!(twins[1].held[&own(9)].share_segments(Bytes(1_448)), Segments(20));
+    assert_eq!(twins[1].held[&own(9)].share_segments(Bytes(1_448)), Segments(10));
 
     pass(&clock, 300_000);
     settle().await;
@@ -225,7 +226,7 @@ async fn leases_rise_with_the_share_at_the_end_of_a_retreat() {
         pass(&clock, ms);
         settle().await;
     }
-    assert_eq!(leased(), 15, "20 segments, less what is kept back");
+    assert_eq!(leased(), 8, "10 segments, less what is kept back");
     pass(&clock, 300_100);
     settle().await;
     assert_eq!(published.estimate(network(1)).unwrap().share, Window::from_bytes(share).unwrap());

@@ -129,7 +129,6 @@ fn meaning(reason: Reason, summary: &Summary) -> String {
         Reason::OutsideWindow => "with samples older than the window, which ends with the capture (--at, --every)",
         Reason::Expired => "with samples older than the age limit",
         Reason::NothingSeen => "of which no transfer was seen",
-        Reason::Retreat => "with an estimate that a gateway withholds",
     };
     text.to_owned()
 }

@@ -27,6 +27,7 @@ fn transfer(n: u64) -> ConnectionReport {
         acknowledged: Bytes(1_000 + n * n * 97),
         retransmitted: Segments(u32::from(n.is_multiple_of(5))),
         first_flight_loss: None,
+        first_flight: None,
         limited_by: None,
         arm: Some(if n.is_multiple_of(3) { Arm::Control } else { Arm::Advised }),
         advised: None,

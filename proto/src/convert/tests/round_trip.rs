@@ -212,6 +212,7 @@ prop_compose! {
         rtts in (some_rtt(), some_rtt()),
         counts: (u64, u32),
         first_flight_loss: Option<bool>,
+        first_flight: Option<(u32, u32)>,
         limited_by in proptest::sample::select(
             vec![None, Some(LimitedBy::Window), Some(LimitedBy::Receiver), Some(LimitedBy::Application)]),
         arm in proptest::sample::select(vec![None, Some(Arm::Advised), Some(Arm::Control)]),
@@ -231,6 +232,8 @@ prop_compose! {
             acknowledged: Bytes(counts.0),
             retransmitted: Segments(counts.1),
             first_flight_loss,
+            first_flight: first_flight
+                .map(|(sent, lost)| FirstFlightLoss { sent: Segments(sent), lost: Segments(lost) }),
             limited_by,
             arm,
             advised,

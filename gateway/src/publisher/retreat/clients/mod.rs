@@ -134,7 +134,7 @@ impl Clients {
         let mut displaced = None;
         if !self.contains(client) {
             displaced = self.make_room(host, now);
-            self.link(client, Client { network: view.network, host, reported: now, retreat: Retreat::of_client() });
+            self.link(client, Client { network: view.network, host, reported: now, retreat: Retreat::default() });
         }
         let verdict = self.change(client, |known| {
             (known.network, known.host, known.reported) = (view.network, host, now);
