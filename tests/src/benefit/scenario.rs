@@ -209,6 +209,8 @@ pub enum Question {
     Crowd,
     /// One flow on paths that deliver unevenly, police or lose.
     Rough,
+    /// One flow of a host that runs BBR.
+    OnBbr,
     /// The first flight as planned.
     FirstFlight,
 }
@@ -228,6 +230,8 @@ pub struct Scenario {
     pub part: &'static str,
     /// What it is for.
     pub question: Question,
+    /// What the product's host runs.
+    pub congestion_control: &'static str,
     /// Its paths.
     pub sites: Vec<Site>,
     /// Least and most bytes of the transfers from which the gateway learns; sizes between are spaced evenly by factor.

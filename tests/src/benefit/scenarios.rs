@@ -59,6 +59,9 @@ const ROUGH: [(&str, Rough); 4] = [
     ("1 % random loss", Rough::Lossy(10)),
 ];
 
+/// What the product's host runs where nothing else is said.
+const CUBIC: &str = Arm::Cubic.congestion_control();
+
 /// Every scenario, in the order in which a campaign runs them.
 pub(super) fn all() -> Vec<Scenario> {
     let mut all = Vec::new();
@@ -77,6 +80,8 @@ pub(super) fn all() -> Vec<Scenario> {
         fairness("fairness-reno", Arm::Reno),
         rough((PAIR, &[])),
         rough(("bbr", &[Arm::Bbr])),
+        on_bbr(),
+        rough_on_bbr(),
         flights("flight-passive", false),
         flights("flight-active", true),
         quick(),
@@ -106,6 +111,7 @@ fn alone(part: Part) -> Scenario {
         family: "alone",
         part: part.0,
         question: Question::Alone,
+        congestion_control: CUBIC,
         sites,
         learn_bytes: (30_000, 2_000_000),
         learn: LEARN,
@@ -127,6 +133,7 @@ fn together(part: Part) -> Scenario {
         family: "together",
         part: part.0,
         question: Question::Together,
+        congestion_control: CUBIC,
         sites,
         learn_bytes: (30_000, 2_000_000),
         learn: LEARN,
@@ -148,6 +155,7 @@ fn grid(family: &'static str, part: Part, mbit: u32) -> Scenario {
         family,
         part: part.0,
         question: Question::Grid,
+        congestion_control: CUBIC,
         sites,
         learn_bytes: (30_000, 10_000_000),
         learn: LEARN,
@@ -175,6 +183,7 @@ fn fairness(family: &'static str, other: Arm) -> Scenario {
         family,
         part: "",
         question: Question::Fairness,
+        congestion_control: CUBIC,
         sites,
         learn_bytes: (30_000, 1_000_000),
         learn: LEARN,
@@ -195,6 +204,7 @@ fn burst(part: Part) -> Scenario {
         family: "burst",
         part: part.0,
         question: Question::Burst,
+        congestion_control: CUBIC,
         sites,
         learn_bytes: (30_000, 4_000_000),
         learn: LEARN,
@@ -209,6 +219,7 @@ fn crowd((family, case, path, arrivals, clients): (&'static str, &str, Way, Arri
         family,
         part: "",
         question: Question::Crowd,
+        congestion_control: CUBIC,
         sites,
         learn_bytes: (30_000, 2_000_000),
         learn: LEARN,
@@ -238,10 +249,49 @@ fn rough(part: Part) -> Scenario {
         family: "rough",
         part: part.0,
         question: Question::Rough,
+        congestion_control: CUBIC,
         sites,
         learn_bytes: (30_000, 2_000_000),
         learn: LEARN,
         work: Work::Sizes { bytes: &[30_000, 100_000, 1_000_000], rounds: 6 },
+    }
+}
+
+/// One flow of a host on BBR, beside plain BBR.
+fn on_bbr() -> Scenario {
+    let paths = [
+        ("20 Mbit/s, 50 ms", Way::deep(20, 50)),
+        ("100 Mbit/s, 100 ms", Way::deep(100, 100)),
+        ("45 Mbit/s, 404 ms", Way::reference(45_000, 202)),
+        ("1.6 Mbit/s, 104 ms", Way::reference(1_600, 52)),
+    ];
+    let of_path = |(case, path): (&'static str, Way)| [Arm::Product, Arm::Bbr].map(|arm| (case, arm, path));
+    let sites = (0..).zip(paths.into_iter().flat_map(of_path));
+    Scenario {
+        family: "bbr-alone",
+        part: "",
+        question: Question::OnBbr,
+        congestion_control: Arm::Bbr.congestion_control(),
+        // The wide paths take turns with one another.
+        sites: sites.map(|(n, (case, arm, path))| site(case, arm, path, if n < 4 { 0 } else { n })).collect(),
+        learn_bytes: (30_000, 4_000_000),
+        learn: LEARN,
+        work: Work::Sizes { bytes: &[30_000, 100_000, 1_000_000], rounds: 6 },
+    }
+}
+
+/// The same on paths that deliver unevenly, police or lose.
+fn rough_on_bbr() -> Scenario {
+    let mut scenario = rough(("", &[]));
+    let plain = |site: Site| Site { senders: Senders::All(Arm::Bbr), ..site };
+    for site in scenario.sites.iter_mut().filter(|site| site.senders == Senders::All(Arm::Cubic)) {
+        *site = plain(site.clone());
+    }
+    Scenario {
+        family: "bbr-rough",
+        question: Question::OnBbr,
+        congestion_control: Arm::Bbr.congestion_control(),
+        ..scenario
     }
 }
 
@@ -258,7 +308,8 @@ fn flights(family: &'static str, active: bool) -> Scenario {
     let sites = paths.iter().enumerate().map(|(n, (case, path))| site(case, Arm::Product, *path, n)).collect();
     let work = Work::Flights { bytes: &FLIGHT_BYTES, connections: 400, active };
     let learn_bytes = (30_000, 2_000_000);
-    Scenario { family, part: "", question: Question::FirstFlight, sites, learn_bytes, learn: LEARN, work }
+    let (question, congestion_control) = (Question::FirstFlight, CUBIC);
+    Scenario { family, part: "", question, congestion_control, sites, learn_bytes, learn: LEARN, work }
 }
 
 /// A few seconds of the whole: whether the harness works.
@@ -267,7 +318,8 @@ fn quick() -> Scenario {
     let sites = vec![site("quick", Arm::Product, path, 0), site("quick", Arm::Cubic, path, 1)];
     let work = Work::Sizes { bytes: &[10_000, 100_000], rounds: 3 };
     let learn_bytes = (30_000, 1_000_000);
-    Scenario { family: "quick", part: "", question: Question::Alone, sites, learn_bytes, learn: LEARN, work }
+    let (question, congestion_control) = (Question::Alone, CUBIC);
+    Scenario { family: "quick", part: "", question, congestion_control, sites, learn_bytes, learn: LEARN, work }
 }
 
 #[cfg(test)]
@@ -296,7 +348,10 @@ mod tests {
         let mut names = Vec::new();
         for scenario in all() {
             names.push(scenario.name());
-            if matches!(scenario.question, Question::Fairness | Question::FirstFlight | Question::Crowd) {
+            if matches!(
+                scenario.question,
+                Question::Fairness | Question::FirstFlight | Question::Crowd | Question::OnBbr
+            ) {
                 continue;
             }
             for case in scenario.sites.iter().map(|site| &site.case) {

@@ -102,6 +102,9 @@ impl Stage {
                 other => lab.add_host(n, &other.name(), Mirrored::No)?,
             };
             configure(&host.namespace, arm)?;
+            if arm == Arm::Product {
+                host.namespace.default_congestion_control(scenario.congestion_control)?;
+            }
             let conduct = Conduct { states_sizes: run.stated && arm == Arm::Product, ..Conduct::default() };
             let start = || Server::start_with(&host.namespace, lab.port, &conduct);
             servers.push(match &cgroup {

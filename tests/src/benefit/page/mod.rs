@@ -155,7 +155,7 @@ impl Section<'_> {
             let many = if seeds.len() == 1 { "1 seed" } else { &format!("{} seeds", seeds.len()) };
             writeln!(text, "\n### {family} ({}; {many}: {})", words(self.kind), seeds.join(", "))?;
             let summary = match question {
-                Question::Alone | Question::Together | Question::Grid | Question::Rough => {
+                Question::Alone | Question::Together | Question::Grid | Question::Rough | Question::OnBbr => {
                     tables::against(text, &results, *question)
                 }
                 Question::Crowd => crowd::write(text, &results),

@@ -86,7 +86,7 @@ pub(super) fn against(text: &mut String, all: &[&RunResult], question: Question)
             let Some(by) = change(results, &case, ours, theirs) else { continue };
             let target = match (other, question) {
                 ("cubic", _) => targets::change(question, &case.case, case.bytes),
-                ("bbr", Question::Together) => Some(targets::WORSE_MOST),
+                ("bbr", Question::Together | Question::OnBbr) => Some(targets::WORSE_MOST),
                 _ => None,
             };
             rows.push(Row {

@@ -154,6 +154,7 @@ fn scenario(udp_kbit: u64) -> Scenario {
         family: "hops",
         part: "",
         question: Question::Together,
+        congestion_control: Arm::Cubic.congestion_control(),
         sites,
         learn_bytes: (30_000, 2_000_000),
         learn: 20,
