@@ -11,22 +11,6 @@
 #include "growth.h"
 #include "measure.h"
 
-INLINE struct connection *known(struct sock *sk)
-{
-	return bpf_sk_storage_get(&connections, sk, 0, 0);
-}
-
-// The size that the application stated for the transfer that begins, or for the last one where that did not begin in earnest.
-INLINE u64 next_size(struct sock *sk, struct connection *connection)
-{
-	struct stated *stated = bpf_sk_storage_get(&sizes, sk, 0, 0);
-	if (stated && stated->bytes) {
-		connection->stated_bytes = stated->bytes;
-		stated->bytes = 0;
-	}
-	return connection->stated_bytes;
-}
-
 // At this rate, but for an application's own limit. Whether it has begun to pace a connection that was not paced.
 INLINE int pace(struct sock *sk, u64 rate)
 {
@@ -105,7 +89,7 @@ static __attribute__((noinline)) int begin(struct sock *sk)
 	}
 	connection->phase = PHASE_OPEN;
 	struct start start;
-	if (!plan(tp, connection, next_size(sk, connection), first, &start)) {
+	if (!plan(tp, connection, next_size(sk, connection), first, &start, 0)) {
 		connection->stated_bytes = 0;
 		return 0;
 	}
@@ -300,7 +284,7 @@ void start_init(u64 *arguments)
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	connection->phase = PHASE_OPEN;
 	struct start start;
-	if (!plan(tp, connection, next_size(sk, connection), 1, &start))
+	if (!plan(tp, connection, next_size(sk, connection), 1, &start, 0))
 		return;
 	connection->paced |= set(tp, &start);
 	count(COUNT_STARTED);

@@ -65,9 +65,26 @@ INLINE u64 service_size(const struct tcp_sock *tp)
 	return bytes ? *bytes : 0;
 }
 
-// Decides a start; what is granted above the default is taken from the budget. Whether there is one.
+INLINE struct connection *known(struct sock *sk)
+{
+	return bpf_sk_storage_get(&connections, sk, 0, 0);
+}
+
+// The size that the application stated for the transfer that begins, or for the last one where that did not begin in earnest.
+INLINE u64 next_size(struct sock *sk, struct connection *connection)
+{
+	struct stated *stated = bpf_sk_storage_get(&sizes, sk, 0, 0);
+	if (stated && stated->bytes) {
+		connection->stated_bytes = stated->bytes;
+		stated->bytes = 0;
+	}
+	return connection->stated_bytes;
+}
+
+// Decides a start; what is granted above the default is taken from the budget. Whether there is one. `share`: where it is asked for, all of
+// the network's in segments, whatever limits the window.
 INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 stated_bytes, int first,
-		struct start *start)
+		struct start *start, u32 *share)
 {
 	struct settings *settings = all_settings();
 	struct network *found = network_of(tp);
@@ -162,6 +179,8 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		connection->first_end = connection->flight_start + connection->flight_bytes;
 	}
 	connection->phase = PHASE_FLIGHT;
+	if (share)
+		*share = held_back ? start->cwnd : rounded(network.share_half_bytes, transfer.mss);
 	return 1;
 }
 

@@ -104,6 +104,9 @@ struct tcp_congestion_ops___in_use {
 	char name[16];
 } READ_THROUGH;
 
+// u64 icsk_ca_priv[], what a congestion control remembers of a connection.
+#define CA_PRIV 13
+
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	const struct tcp_congestion_ops___in_use *icsk_ca_ops;
@@ -111,9 +114,11 @@ struct inet_connection_sock {
 	u8 icsk_ca_state : 5;
 	u8 icsk_ca_setsockopt : 1;
 	u8 icsk_ca_dst_locked : 1;
+	u64 icsk_ca_priv[CA_PRIV];
 } READ_THROUGH;
 
 struct minmax_sample {
+	u32 t;
 	u32 v;
 } READ_THROUGH;
 
@@ -157,6 +162,13 @@ struct ack_sample {
 	u32 pkts_acked;
 } READ_THROUGH;
 
+struct rate_sample {
+	int delivered;
+	long interval_us;
+	long rtt_us;
+	u8 is_app_limited;
+} READ_THROUGH;
+
 // Only what a congestion control of ours sets; the loader looks members up by name.
 struct tcp_congestion_ops {
 	u32 (*ssthresh)(struct sock *sk);
@@ -166,6 +178,9 @@ struct tcp_congestion_ops {
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	u32 (*undo_cwnd)(struct sock *sk);
 	void (*init)(struct sock *sk);
+	void (*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *sample);
+	u32 (*sndbuf_expand)(struct sock *sk);
+	u32 (*min_tso_segs)(struct sock *sk);
 	char name[16];
 };
 
@@ -195,4 +210,21 @@ extern u32 tcp_reno_undo_cwnd(struct sock *sk) KFUNC;
 		}                                                                                                      \
 		value <<= __builtin_preserve_field_info((from)->field, 4);                                             \
 		value >> __builtin_preserve_field_info((from)->field, 5);                                              \
+	})
+
+// Nor can it be written alone: the bytes that hold it are read, and written with its bits replaced.
+#define SET_BITS(to, field, bits)                                                                                      \
+	({                                                                                                             \
+		u8 *at = (u8 *)(to) + __builtin_preserve_field_info((to)->field, 0);                                   \
+		u32 bytes = __builtin_preserve_field_info((to)->field, 1);                                             \
+		u32 left = __builtin_preserve_field_info((to)->field, 4);                                              \
+		u32 right = __builtin_preserve_field_info((to)->field, 5);                                             \
+		u64 mask = (~0ull << right) >> left, value = (u64)(bits) << (right - left);                            \
+		asm volatile("" : "+r"(at));                                                                           \
+		switch (bytes) {                                                                                       \
+		case 1: *at = (*at & ~mask) | (value & mask); break;                                                   \
+		case 2: *(u16 *)at = (*(u16 *)at & ~mask) | (value & mask); break;                                     \
+		case 4: *(u32 *)at = (*(u32 *)at & ~mask) | (value & mask); break;                                     \
+		case 8: *(u64 *)at = (*(u64 *)at & ~mask) | (value & mask); break;                                     \
+		}                                                                                                      \
 	})

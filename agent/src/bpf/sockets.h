@@ -46,6 +46,11 @@ INLINE int is_reno(const char *name)
 	return name[0] == 'r' && name[1] == 'e' && name[2] == 'n' && name[3] == 'o' && !name[4];
 }
 
+INLINE int is_bbr(const char *name)
+{
+	return name[0] == 'b' && name[1] == 'b' && name[2] == 'r' && !name[3];
+}
+
 // Initial window and rate by the socket's own options: no threshold, and no second start.
 INLINE void start_by_options(struct bpf_sock_ops *skops, struct bpf_sock *sk, struct tcp_sock *tp,
 			     struct connection *connection, int with_window)
@@ -54,7 +59,7 @@ INLINE void start_by_options(struct bpf_sock_ops *skops, struct bpf_sock *sk, st
 		struct start start;
 		struct stated *stated = bpf_sk_storage_get(&sizes, sk, 0, 0);
 		connection->phase = PHASE_OPEN;
-		if (!plan(tp, connection, stated ? stated->bytes : 0, 1, &start))
+		if (!plan(tp, connection, stated ? stated->bytes : 0, 1, &start, 0))
 			return;
 		int window = start.cwnd;
 		if (bpf_setsockopt(skops, SOL_TCP, TCP_BPF_IW, &window, sizeof(window))) {
@@ -90,7 +95,7 @@ INLINE void acknowledged(struct bpf_sock_ops *skops, const struct tcp_sock *tp, 
 }
 
 INLINE void choose(struct bpf_sock_ops *skops, struct bpf_sock *sk, struct tcp_sock *tp, struct connection *connection,
-		   const struct settings *settings)
+		   const struct settings *settings, u32 shape)
 {
 	u32 variant = settings->variant;
 	char name[NAME_LENGTH], ours[NAME_LENGTH];
@@ -100,6 +105,14 @@ INLINE void choose(struct bpf_sock_ops *skops, struct bpf_sock *sk, struct tcp_s
 	for (int n = 0; n < NAME_LENGTH; n++)
 		name[n] = in_use->name[n];
 	int cubic = is_cubic(name), reno = is_reno(name);
+	// BBR goes on from a share alone: the other shapes have thresholds, which it does not keep.
+	if (settings->on_bbr[0] && shape == SHAPE_PACED && is_bbr(name)) {
+		connection->phase = PHASE_WAITING;
+		__builtin_memcpy(ours, settings->on_bbr, NAME_LENGTH);
+		if (!bpf_setsockopt(skops, SOL_TCP, TCP_CONGESTION, ours, sizeof(ours)))
+			return;
+		count(COUNT_NOT_SET);
+	}
 	if (variant == VARIANT_SOCKOPS || !(cubic || reno)) {
 		if (variant != VARIANT_SOCKOPS)
 			count(COUNT_OTHER_CONGESTION_CONTROL);
@@ -203,7 +216,7 @@ INLINE void established(struct bpf_sock_ops *skops)
 		count(COUNT_REFUSED);
 		return;
 	}
-	choose(skops, sk, tp, connection, settings);
+	choose(skops, sk, tp, connection, settings, network->shape);
 }
 
 // Reported once: when the last data is acknowledged after the application closed, or with the socket.

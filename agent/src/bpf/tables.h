@@ -21,6 +21,7 @@ struct settings {
 	char on_cubic[NAME_LENGTH];
 	char on_reno[NAME_LENGTH];
 	char at_start[NAME_LENGTH];
+	char on_bbr[NAME_LENGTH]; // empty: connections on BBR get a window alone
 	u32 pauses; // pauses and their ends so far: odd while advice is paused
 	u32 unused;
 	u64 namespace; // cookie of the one network namespace whose sockets are looked at; 0: those of all
@@ -94,6 +95,10 @@ enum count {
 	COUNT_NO_OPENING,   // the shape needs what the senders under way say, and nothing is known of them
 	COUNT_LOSS_OVERDUE, // the times of losses give no window
 	COUNT_OTHER_NAMESPACE, // connections of other network namespaces, of which nothing else is counted
+	COUNT_BBR_SEEDED,      // starts on BBR that it goes on from (bbr.h)
+	COUNT_BBR_TOO_HIGH,    // the acknowledgements of one showed less than its share
+	COUNT_BBR_TOO_LOW,     // or more
+	COUNT_BBR_HANDED_OVER, // connections that went on with the kernel's own BBR
 	COUNT_OF_COUNTS,
 };
 

@@ -26,7 +26,7 @@ use spand_proto::start::Mode;
 pub(crate) use gateways::{canonical, socket_of};
 pub(crate) use place::Place;
 pub(crate) use reload::Reloaded;
-pub use sections::{ApplyMethod, Bpf, Destinations, Gateway, Holdout, Limits, Namespaces, Policy, Route, Variant};
+pub use sections::{ApplyMethod, Bbr, Bpf, Destinations, Gateway, Holdout, Limits, Namespaces, Policy, Route, Variant};
 #[cfg(test)]
 pub(crate) use start::MOST_NAMED;
 pub use start::{GrowthRule, Start, StartFor};

@@ -169,6 +169,8 @@ pub struct Bpf {
     pub namespaces: Namespaces,
     /// How a start reaches a socket. Default `stay`.
     pub variant: Variant,
+    /// What connections on BBR get. Default `window`.
+    pub bbr: Bbr,
     /// First part of the names of the congestion controls, 1 to 9 of `a-z`, `0-9` and `_`. Default `spand`. Several agents
     /// on one machine need one each.
     pub name: String,
@@ -192,6 +194,17 @@ pub enum Namespaces {
     Own,
     /// Those of every network namespace.
     All,
+}
+
+/// What connections on BBR get.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bbr {
+    /// An initial window, beyond which BBR goes by its own measurements.
+    #[default]
+    Window,
+    /// The share as BBR's estimate and rate, checked by the first acknowledgements.
+    Full,
 }
 
 /// How a start reaches a socket.
@@ -284,6 +297,7 @@ impl Default for Bpf {
             cgroup: PathBuf::new(),
             namespaces: Namespaces::default(),
             variant: Variant::default(),
+            bbr: Bbr::default(),
             name: "spand".to_owned(),
             control_fraction: 0.05,
             control_seed: 0,

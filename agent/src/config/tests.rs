@@ -92,6 +92,7 @@ fn a_fault_in_the_text_names_file_line_and_key() {
             "agent.toml, line 1: apply: unknown variant `xdp`, expected one of `dry_run`, `route`, `bpf`",
         ),
         ("mode = \"bold\"", "line 1: mode: unknown variant `bold`"),
+        ("[bpf]\nbbr = \"seed\"", "line 2: bpf.bbr: unknown variant `seed`, expected `window` or `full`"),
         (
             "[policy]\ncap_segments = 0",
             "line 2: policy.cap_segments: invalid value: integer `0`, expected a whole number above 0",

@@ -11,8 +11,8 @@ use spand_proto::operator::{Check, Verdict, judge_directory, judge_kernel};
 use super::verdict_if_missing;
 use crate::apply::route::Netlink;
 use crate::capabilities::Capabilities;
-use crate::config::{ApplyMethod, Config, Variant};
-use crate::probe::{self, BTF, Jit, cgroup2_mount, read, takes_congestion_controls};
+use crate::config::{ApplyMethod, Bbr, Config, Variant};
+use crate::probe::{self, BTF, Jit, Lack, cgroup2_mount, read, takes_congestion_controls};
 use crate::run::is_reachable;
 
 /// Congestion controls that are registered by links, which is how ours go with the agent.
@@ -112,7 +112,7 @@ pub(super) fn struct_ops(config: &Config) -> Check {
     }
 }
 
-pub(super) fn congestion_control(method: ApplyMethod) -> Check {
+pub(super) fn congestion_control(config: &Config) -> Check {
     const NAME: &str = "congestion_control";
     let Some(default) = read("/proc/sys/net/ipv4/tcp_congestion_control") else {
         return Check::unknown(NAME, "the kernel does not say which one is the default", "mount /proc");
@@ -120,7 +120,11 @@ pub(super) fn congestion_control(method: ApplyMethod) -> Check {
     if ["cubic", "reno"].contains(&default.as_str()) {
         return Check::ok(NAME, format!("the default is {default}"));
     }
-    let lost = match method {
+    if default == "bbr" && config.apply == ApplyMethod::Bpf && config.bpf.bbr == Bbr::Full {
+        // What becomes of it is the next check's.
+        return Check::ok(NAME, "the default is bbr, and bpf.bbr is \"full\"");
+    }
+    let lost = match config.apply {
         ApplyMethod::Bpf => "apply = \"bpf\" sets its starts by socket options only, without a threshold",
         ApplyMethod::Route | ApplyMethod::DryRun => {
             "it paces by its own guess and keeps no threshold, so that less of the advice has an effect"
@@ -128,6 +132,24 @@ pub(super) fn congestion_control(method: ApplyMethod) -> Check {
     };
     let to_do = "sysctl -w net.ipv4.tcp_congestion_control=cubic, unless this host should have another";
     Check::warn(NAME, format!("the default is {default}: {lost}"), to_do)
+}
+
+pub(super) fn bbr_start(config: &Config) -> Check {
+    const NAME: &str = "bbr_start";
+    if config.bpf.bbr == Bbr::Window || config.apply != ApplyMethod::Bpf {
+        return Check::ok(NAME, "bpf.bbr = \"full\" is not asked for: connections on BBR get a window alone");
+    }
+    let (lack, to_do) = match (config.bpf.variant, probe::bbr()) {
+        (Variant::Sockops, _) => {
+            ("bpf.variant is \"sockops\"".to_owned(), "set bpf.variant to stay or hand_over, or bpf.bbr to window")
+        }
+        (_, Err(lack @ Lack::Bbr)) => {
+            (lack.to_string(), "modprobe tcp_bbr, and start the agent again; or set bpf.bbr to window")
+        }
+        (_, Err(lack)) => (lack.to_string(), "set bpf.bbr to window, unless another kernel will run here"),
+        (_, Ok(_)) => return Check::ok(NAME, "connections on BBR start with rate and estimate"),
+    };
+    Check::warn(NAME, format!("connections on BBR get a window alone: {lack}"), to_do)
 }
 
 pub(super) fn idle_restart(method: ApplyMethod) -> Check {

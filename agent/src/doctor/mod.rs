@@ -42,7 +42,7 @@ async fn look(config: &Config, configuration: Check) -> Vec<Check> {
     let mut checks = vec![configuration, running(config, status.as_deref())];
     checks.extend([host::kernel(method), host::capabilities(method, status.as_deref().map(|status| status.pid))]);
     checks.extend([host::btf(method), host::jit(method), host::cgroup(config), host::struct_ops(config)]);
-    checks.push(host::congestion_control(method));
+    checks.extend([host::congestion_control(config), host::bbr_start(config)]);
     checks.extend([host::idle_restart(method), host::window_scaling(), host::state(config)]);
     match route::survey().await {
         Ok(survey) => checks.extend(routes::judge(&survey, method, status.is_some())),

@@ -8,9 +8,12 @@ use spand_proto::operator::{Verdict, judge_kernel};
 
 use crate::capabilities::Capabilities;
 
+mod bbr;
+mod btf;
 mod jit;
 mod mounts;
 
+pub(crate) use bbr::{Lack, Prototype, bbr};
 pub(crate) use jit::{Jit, jit};
 
 /// One thing that was looked at.
@@ -41,6 +44,7 @@ pub(crate) fn look() -> Vec<Finding> {
     findings.push(always_run());
     findings.push(congestion_control());
     findings.push(growth());
+    findings.push(bbr_start());
     findings.extend(SYSCTLS.iter().map(|(name, note)| sysctl(name, note)));
     findings
 }
@@ -190,6 +194,13 @@ fn growth() -> Finding {
     };
     let note = "start.growth: another rule of slow start, with apply = \"bpf\" and bpf.variant = \"stay\"";
     finding("growth", lacking.unwrap_or_else(|| yes(true).to_owned()), Some(note))
+}
+
+/// Whether connections on BBR may start whole.
+fn bbr_start() -> Finding {
+    let value = bbr().map_or_else(|lack| format!("no ({lack})"), |_| yes(true).to_owned());
+    let note = "bpf.bbr = \"full\": connections on BBR start with rate and estimate; without, they get a window alone";
+    finding("bbr_start", value, Some(note))
 }
 
 fn sysctl(name: &'static str, note: &str) -> Finding {

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use spand_agent::Clock;
 use spand_agent::apply::bpf::BpfApplier;
 use spand_agent::apply::{Applier as _, Decided, Desired, DesiredStarts, Inputs, Skipped, StartReason};
-use spand_agent::config::{ApplyMethod, Config, Namespaces};
+use spand_agent::config::{ApplyMethod, Bbr, Config, Namespaces};
 use spand_agent::policy::Policy;
 use spand_proto::growth::Growth;
 use spand_proto::network::Network;
@@ -90,6 +90,14 @@ impl Stage {
     /// # Errors
     /// Without root, or where the kernel refuses.
     pub fn build(base: &str, networks: &[(NetworkPlan, Option<Advice>)]) -> Result<Self> {
+        Self::build_with(base, Bbr::Window, networks)
+    }
+
+    /// The same with what connections on BBR get.
+    ///
+    /// # Errors
+    /// Without root, or where the kernel refuses.
+    pub fn build_with(base: &str, bbr: Bbr, networks: &[(NetworkPlan, Option<Advice>)]) -> Result<Self> {
         let plans: Vec<NetworkPlan> = networks.iter().map(|(plan, _)| *plan).collect();
         let lab = Topology::build(&plans)?;
         lab.server.default_congestion_control(base)?;
@@ -99,14 +107,19 @@ impl Stage {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let advised: Vec<(Network, Advice)> =
             networks.iter().filter_map(|(plan, advice)| Some((Network::new(plan.prefix), (*advice)?))).collect();
-        let applier = runtime.block_on(apply(&cgroup, &advised))?;
+        let applier = runtime.block_on(apply(&cgroup, bbr, &advised))?;
         let server = cgroup.enter(|| Server::start_with(&lab.server, lab.port, &Conduct::default()))?;
         Ok(Self { server, applier, _runtime: runtime, truth, record, _cgroup: cgroup, lab })
     }
 
     /// Connections that started on advice so far.
     pub fn started(&self) -> u64 {
-        self.applier.counts().get("started").copied().unwrap_or_default()
+        self.count("started")
+    }
+
+    /// What the programs count under this name.
+    pub fn count(&self, name: &str) -> u64 {
+        self.applier.counts().get(name).copied().unwrap_or_default()
     }
 
     /// Ends it: what the kernel reported of every segment, in order of time. What is still on its way then is not waited for.
@@ -145,12 +158,13 @@ fn is_compared_only(advised: &[(Network, Advice)]) -> bool {
     advised.iter().any(|(_, advice)| advice.inputs.shape.is_compared_only())
 }
 
-async fn apply(cgroup: &Cgroup, advised: &[(Network, Advice)]) -> Result<BpfApplier> {
+async fn apply(cgroup: &Cgroup, bbr: Bbr, advised: &[(Network, Advice)]) -> Result<BpfApplier> {
     let mode = if is_compared_only(advised) { Mode::Paper } else { Mode::Careful };
     let mut config = Config { apply: ApplyMethod::Bpf, mode, ..Config::default() };
     // Names of congestion controls are the whole machine's.
     config.bpf.name = format!("s{}", std::process::id());
     config.bpf.control_fraction = 0.0;
+    config.bpf.bbr = bbr;
     cgroup.folder().clone_into(&mut config.bpf.cgroup);
     // The server of that cgroup is in another one than this.
     config.bpf.namespaces = Namespaces::All;

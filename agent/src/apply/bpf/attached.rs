@@ -12,7 +12,7 @@ use crate::capabilities::Capabilities;
 /// Names of the programs that are attached to cgroups.
 const PROGRAMS: [&str; 2] = ["on_setsockopt", "on_socket"];
 /// Names of the `struct_ops` maps that register congestion controls.
-const CONGESTION_CONTROLS: [&str; 3] = ["on_cubic", "on_reno", "at_start"];
+const CONGESTION_CONTROLS: [&str; 5] = ["on_cubic", "on_reno", "at_start", "on_bbr", "on_bbr_old"];
 
 /// A link that holds a program, or a congestion control, in place. All go with the process that made them.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]

@@ -5,7 +5,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::apply::ApplyCounts;
 
 /// `enum count` of `bpf/tables.h`, in its order.
-pub(super) const NAMES: [&str; 28] = [
+pub(super) const NAMES: [&str; 32] = [
     "started",
     "restarted",
     "control",
@@ -34,6 +34,10 @@ pub(super) const NAMES: [&str; 28] = [
     "no_opening",
     "loss_overdue",
     "other_namespace",
+    "bbr_seeded",
+    "bbr_too_high",
+    "bbr_too_low",
+    "bbr_handed_over",
 ];
 
 /// Adds the programs' counters to `counts`; those that are zero are left out.

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
+use libbpf_rs::OpenMapMut;
 use nix::libc::{AF_INET, AF_INET6};
 use spand_proto::network::Network;
 use spand_proto::start::{Fraction, PacingRule, RttBounds, Shape, StartPolicy, TransferSize};
@@ -19,11 +20,11 @@ const NONE: u32 = u32::MAX;
 /// `struct policy`.
 pub(super) const POLICY_BYTES: usize = 40;
 /// `struct settings`.
-pub(super) const SETTINGS_BYTES: usize = POLICY_BYTES + 32 + 3 * NAME_BYTES + 16;
+pub(super) const SETTINGS_BYTES: usize = POLICY_BYTES + 32 + 4 * NAME_BYTES + 16;
 /// `TCP_CA_NAME_MAX`, the closing zero included.
 pub(super) const NAME_BYTES: usize = 16;
-/// Where the name stands in the programs' `struct tcp_congestion_ops`: after seven functions.
-pub(super) const NAME_AT: usize = 7 * 8;
+/// Where the name stands in the programs' `struct tcp_congestion_ops`: after ten functions.
+pub(super) const NAME_AT: usize = 10 * 8;
 /// `struct network`.
 pub(super) const NETWORK_BYTES: usize = 104;
 /// `struct prefix`.
@@ -57,6 +58,13 @@ impl Encoder {
 
     pub(super) fn done(self) -> Vec<u8> {
         self.0
+    }
+}
+
+/// Gives a congestion control its name, before it is loaded.
+pub(super) fn set_name(congestion_control: &mut OpenMapMut<'_>, name: &[u8; NAME_BYTES]) {
+    if let Some(value) = congestion_control.initial_value_mut().and_then(|value| value.get_mut(NAME_AT..)) {
+        value.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
     }
 }
 
@@ -97,8 +105,8 @@ pub(super) struct Settings {
     pub(super) variant: u32,
     pub(super) write_option: bool,
     pub(super) initial_timeout: bool,
-    /// Names of the congestion controls on CUBIC, on Reno, and for a start alone.
-    pub(super) names: [[u8; NAME_BYTES]; 3],
+    /// Names of the congestion controls on CUBIC, on Reno, for a start alone, and on BBR: none where BBR gets a window alone.
+    pub(super) names: [[u8; NAME_BYTES]; 4],
     /// Pauses and their ends so far: odd while advice is paused.
     pub(super) pauses: u32,
     /// Cookie of the one network namespace whose sockets are looked at; `None` for all.

@@ -14,8 +14,9 @@ use libbpf_rs::{
 use spand_proto::operator::Failure;
 use tracing::{debug, warn};
 
+use super::bbr::OnBbr;
 use super::layout;
-use crate::config::Variant;
+use crate::config::{Bbr, Variant};
 
 pub(super) static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/spand.bpf.o"));
 
@@ -29,6 +30,8 @@ const TICKS_PER_S: [u64; 5] = [100, 200, 250, 300, 1_000];
 pub(super) struct Programs {
     object: Object,
     _links: Vec<Link>,
+    /// The congestion control on BBR, where it was asked for and the kernel takes it.
+    pub(super) on_bbr: Option<OnBbr>,
     /// The cgroup's device and inode.
     cgroup: (u64, u64),
     /// What was asked for, or `Sockops` where the kernel cannot register congestion controls.
@@ -60,6 +63,7 @@ pub(super) struct Names {
     pub(super) on_cubic: [u8; layout::NAME_BYTES],
     pub(super) on_reno: [u8; layout::NAME_BYTES],
     pub(super) at_start: [u8; layout::NAME_BYTES],
+    pub(super) on_bbr: [u8; layout::NAME_BYTES],
 }
 
 impl Names {
@@ -72,7 +76,7 @@ impl Names {
             }
             name
         };
-        Self { on_cubic: name("cubic"), on_reno: name("reno"), at_start: name("start") }
+        Self { on_cubic: name("cubic"), on_reno: name("reno"), at_start: name("start"), on_bbr: name("bbr") }
     }
 
     fn of(&self, map: &str) -> Option<&[u8; layout::NAME_BYTES]> {
@@ -87,7 +91,7 @@ impl Names {
 
 impl Programs {
     /// Loads and attaches to `cgroup`. Nothing is started before [`Self::write_settings`].
-    pub(super) fn load(cgroup: &Path, variant: Variant, room: &Room) -> Result<Self, Failure> {
+    pub(super) fn load(cgroup: &Path, variant: Variant, bbr: Bbr, room: &Room) -> Result<Self, Failure> {
         libbpf_rs::set_print(Some((PrintLevel::Debug, |_, text| debug!(target: "libbpf", "{}", text.trim_end()))));
         let (mut object, variant) = match open_and_load(variant != Variant::Sockops, room) {
             Ok(object) => (object, variant),
@@ -110,6 +114,7 @@ impl Programs {
                 links.push(map.attach_struct_ops().map_err(|error| name_taken(name, &error))?);
             }
         }
+        let on_bbr = if bbr == Bbr::Full { load_on_bbr(&object, variant, &room.names) } else { None };
         let directory = File::open(cgroup)
             .map_err(|error| Failure::Environment(format!("cannot open the cgroup {}: {error}", cgroup.display())))?;
         for name in ["on_setsockopt", "on_socket"] {
@@ -121,7 +126,7 @@ impl Programs {
         }
         let ticks_per_s = ticks_per_s(&object)?;
         let cgroup = identity(&directory.metadata().map_err(Failure::environment)?);
-        Ok(Self { object, _links: links, cgroup, variant, ticks_per_s })
+        Ok(Self { object, _links: links, on_bbr, cgroup, variant, ticks_per_s })
     }
 
     /// Whether the cgroup at this path is the one that they are attached to. One that is removed takes the links with it; another
@@ -154,6 +159,22 @@ impl Programs {
     }
 }
 
+/// The congestion control on BBR, or, logged, why there is none: everything else works without it.
+fn load_on_bbr(others: &Object, variant: Variant, names: &Names) -> Option<OnBbr> {
+    let loaded = if variant == Variant::Sockops {
+        Err("starts are set by socket options only".to_owned())
+    } else {
+        OnBbr::load(others, &names.on_bbr)
+    };
+    match loaded {
+        Ok(on_bbr) => Some(on_bbr),
+        Err(reason) => {
+            warn!("bpf.bbr = \"full\" is not possible here, and connections on BBR get a window alone: {reason}");
+            None
+        }
+    }
+}
+
 fn open_and_load(congestion_controls: bool, room: &Room) -> Result<Object, libbpf_rs::Error> {
     let mut open = ObjectBuilder::default().name("spand")?.open_memory(PROGRAMS)?;
     let networks = u32::try_from(room.networks.get()).unwrap_or(u32::MAX);
@@ -165,9 +186,7 @@ fn open_and_load(congestion_controls: bool, room: &Room) -> Result<Object, libbp
         }
         let Some(own) = room.names.of(&name) else { continue };
         map.set_autocreate(congestion_controls)?;
-        if let Some(value) = map.initial_value_mut().and_then(|value| value.get_mut(layout::NAME_AT..)) {
-            value.iter_mut().zip(own).for_each(|(to, from)| *to = *from);
-        }
+        layout::set_name(&mut map, own);
     }
     for mut program in open.progs_mut() {
         if program.section() == "struct_ops" {

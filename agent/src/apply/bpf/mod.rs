@@ -15,6 +15,7 @@ use spand_proto::units::{Bytes, Segments, Timestamp};
 use tracing::{error, info, warn};
 
 mod attached;
+mod bbr;
 mod counts;
 mod events;
 mod growths;
@@ -71,12 +72,13 @@ impl BpfApplier {
         let room = Room { networks: config.limits.networks, names };
         // The kernel takes its time to check them: seconds on a busy machine.
         info!(cgroup = %cgroup.display(), variant = %config.bpf.variant, "loading the kernel programs");
-        let programs = Programs::load(&cgroup, config.bpf.variant, &room)?;
+        let programs = Programs::load(&cgroup, config.bpf.variant, config.bpf.bbr, &room)?;
         // The programs' first: a lifetime may end too early by what passes between the two, and never too late.
         let programs_ns = programs.now_ns()?;
         let start = Moment { agent: clock.now(), programs_ns };
         let networks = Networks::new(programs.table("networks")?, programs.table("budgets")?, start);
         let events = Events::read(programs.table("events")?)?;
+        let on_bbr = if programs.on_bbr.is_some() { names.on_bbr } else { [0; layout::NAME_BYTES] };
         let settings = Settings {
             arm_seed: config.bpf.control_seed,
             ticks_per_s: programs.ticks_per_s,
@@ -88,7 +90,7 @@ impl BpfApplier {
             },
             write_option: config.bpf.window_option,
             initial_timeout: config.bpf.initial_timeout,
-            names: [names.on_cubic, names.on_reno, names.at_start],
+            names: [names.on_cubic, names.on_reno, names.at_start, on_bbr],
             pauses: 0,
             namespace: match config.bpf.namespaces {
                 Namespaces::Own => Some(programs.own_namespace()?),
@@ -102,7 +104,8 @@ impl BpfApplier {
         let policy = layout::policy(&policy.start, policy.service_size);
         let written = layout::settings(&policy, &settings);
         programs.write_settings(&written)?;
-        info!(cgroup = %cgroup.display(), variant = %programs.variant, "the kernel programs are in place");
+        let bbr = if programs.on_bbr.is_some() { "full" } else { "window" };
+        info!(cgroup = %cgroup.display(), variant = %programs.variant, bbr, "the kernel programs are in place");
         Ok(Self {
             cgroup,
             detached: false,

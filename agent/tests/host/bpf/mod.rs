@@ -2,6 +2,7 @@
 //! a loopback device with Ethernet's MTU. Each test has networks and names of its own, since names of congestion controls and the
 //! cgroup are the whole machine's.
 
+mod bbr;
 mod families;
 mod flights;
 mod lifetime;
