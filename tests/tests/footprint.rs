@@ -28,9 +28,9 @@ const TRACE: TraceConfig =
     TraceConfig { packets: 200_000, connections: 1_000, loss: 0.01, networks: 1_000, snap_len: 96, seed: 1 };
 const INSIDE: &str = "10.0.0.0/8";
 /// Limits for each connection of it.
-const BYTES_INSIDE: f64 = 1_527.0;
+const BYTES_INSIDE: f64 = 1_529.0;
 const PIECES_INSIDE: f64 = 8.05;
-const BYTES_BOTH: f64 = 1_769.0;
+const BYTES_BOTH: f64 = 1_771.0;
 const PIECES_BOTH: f64 = 11.11;
 
 /// Fails above the limit, and where it lies more than a fiftieth above what was counted.

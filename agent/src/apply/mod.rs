@@ -79,7 +79,10 @@ impl Inputs {
         Self {
             share_half_bytes: estimate.share.half_bytes(),
             pipe_half_bytes: estimate.pipe_half_bytes(),
-            bdp_bytes: estimate.bdp.filter(|_| policy.crowd).map_or(0, |bdp| bdp.half_bytes() / 2),
+            bdp_bytes: estimate
+                .bdp
+                .filter(|_| policy.crowd && policy.shape == Shape::Paced)
+                .map_or(0, |bdp| bdp.half_bytes() / 2),
             threshold_bytes: estimate.threshold_bytes(),
             rtt: estimate.rtt_mean.or(estimate.rtt_min),
             proven: policy.floor.is_some_and(|floor| estimate.loss_connections >= floor.loss_connections),

@@ -133,10 +133,13 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	u32 held_back = 0;
 	transfer.budget_left = budget_left(budget, &network, client_of(tp), now, rtt_us * 2000, &held_back);
 	if (held_back) {
-		// The host's own window, on a path that just lost most of several first flights: slow start beyond it would lose again.
+		// The host's own window, on a path that just lost most of several first flights: slow start beyond it would lose again. After
+		// an idle time no more than the kernel leaves.
 		count(COUNT_RETREATED);
 		__builtin_memset(start, 0, sizeof(*start));
 		start->cwnd = smaller(transfer.initial_window, network.cap);
+		if (!first)
+			start->cwnd = smaller(start->cwnd, tp->snd_cwnd);
 		start->ssthresh = start->cwnd;
 	} else {
 		decide(&network, &transfer, &settings->policy, start);
@@ -179,8 +182,14 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		connection->first_end = connection->flight_start + connection->flight_bytes;
 	}
 	connection->phase = PHASE_FLIGHT;
-	if (share)
-		*share = held_back ? start->cwnd : rounded(network.share_half_bytes, transfer.mss);
+	if (share && held_back) {
+		*share = start->cwnd;
+	} else if (share) {
+		u64 part = rounded(network.share_half_bytes, transfer.mss);
+		if (settings->policy.fraction_ppm != NO_LIMIT)
+			part = part * settings->policy.fraction_ppm / 1000000;
+		*share = smaller(part, network.cap);
+	}
 	return 1;
 }
 

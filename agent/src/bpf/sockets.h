@@ -253,16 +253,17 @@ INLINE void retransmitted(struct bpf_sock_ops *skops, const struct tcp_sock *tp,
 	// The few first words of a server say nothing of its window, lost or not.
 	if (connection->first_granted && tp->write_seq - connection->flight_start <= default_bytes(tp, connection))
 		return;
-	// Nor does one of a start that is no larger than any host's.
-	if (connection->first_granted <= connection->initial_window) {
+	if (!connection->first_granted) {
 		connection->first_loss = 1;
 		return;
 	}
-	if (!connection->first_loss)
+	// Nor does one of a start that is no larger than any host's.
+	int is_evidence = connection->first_granted > connection->initial_window;
+	if (is_evidence && !connection->first_loss)
 		count(COUNT_FIRST_FLIGHT_LOSS);
 	count_lost(tp, connection, from, segments);
 	connection->first_loss = 1;
-	if (!lost_most(tp, connection))
+	if (!is_evidence || !lost_most(tp, connection))
 		return;
 	record_loss(connection, client_of(tp));
 	report(tp, connection, EVENT_FIRST_FLIGHT_LOSS);

@@ -275,8 +275,7 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 	if (start->keeps_window)
 		goto threshold;
 	if (policy->fraction_ppm != NO_LIMIT)
-		clip(start, (shape == SHAPE_PACED ? raised : rounded(network->share_half_bytes, mss)) * policy->fraction_ppm / 1000000,
-		     LIMIT_FRACTION);
+		clip(start, raised * policy->fraction_ppm / 1000000, LIMIT_FRACTION);
 	u32 cap = policy->cap;
 	// The rarer losses are, the larger its window: on an idle path it has no bound of its own.
 	if (shape == SHAPE_MEASURED && cap == NO_LIMIT)

@@ -71,7 +71,8 @@ pub struct Policy {
     pub floor_segments: NonZeroU32,
     /// Connections with a loss that a start below the host's default needs, where `floor_segments` allows it. Default 3.
     pub floor_loss_connections: NonZeroU32,
-    /// Whether short transfers start with up to 20 segments where the share is less since many share the path. Default true.
+    /// Whether short transfers start with up to 20 segments where the share is less since many share the path, and slow start takes
+    /// longer ones to 25. Default true.
     pub crowd: bool,
     /// Samples that an estimate needs. Default 3.
     pub min_samples: NonZeroU32,

@@ -59,7 +59,7 @@ const ROUGH: [(&str, Rough); 4] = [
     ("1 % random loss", Rough::Lossy(10)),
 ];
 
-/// What the product's host runs where nothing else is said.
+/// What the product's host runs by default.
 const CUBIC: &str = Arm::Cubic.congestion_control();
 
 /// Every scenario, in the order in which a campaign runs them.

@@ -125,7 +125,7 @@ fn ended_of(event: Event) -> Ended {
         acknowledged: Bytes(event.bytes),
         retransmitted: Segments(event.retransmitted),
         first_flight_loss: Some(event.lost_first),
-        first_flight: (event.first_lost > 0)
+        first_flight: (event.granted > 0 && event.lost_first)
             .then_some(FirstFlightLoss { sent: Segments(event.first_sent), lost: Segments(event.first_lost) }),
         limited_by: event.window_limited.then_some(LimitedBy::Window),
         arm,

@@ -1,6 +1,7 @@
 //! When an estimate is announced: it appeared, changed, was refreshed, or removed.
 
 use spand_proto::estimate::Estimate;
+use spand_proto::start::CROWD_THRESHOLD;
 use spand_proto::units::{Micros, Timestamp, Window};
 
 use super::slots::Slot;
@@ -37,6 +38,8 @@ struct Values {
     /// Where a rule gives openings: the threshold, and when the last loss began.
     threshold: Option<Window>,
     lost: Option<Timestamp>,
+    /// What the empty path holds, in segments, as far as it decides a start; 0 where that is not known.
+    bdp: u8,
 }
 
 impl Values {
@@ -44,10 +47,12 @@ impl Values {
         let opening = estimate.opening;
         let lost = opening.and_then(|opening| opening.losses).map(|losses| losses.last);
         let threshold = opening.map(|opening| opening.threshold);
-        Self { share: estimate.share, rtt: estimate.rtt_mean, threshold, lost }
+        let bdp = estimate.bdp.map_or(0, |bdp| bdp.segments(estimate.mss).min(CROWD_THRESHOLD).0);
+        let bdp = u8::try_from(bdp).unwrap_or(u8::MAX);
+        Self { share: estimate.share, rtt: estimate.rtt_mean, threshold, lost, bdp }
     }
 
-    /// Whether the share, the round-trip time or the threshold is off by at least the part `change` of these, or another loss began since.
+    /// Whether the share, the round-trip time, the threshold or what the empty path holds is off by at least the part `change` of these, or another loss began since.
     fn moved_to(&self, now: &Self, change: f64) -> bool {
         let off = |announced: f64, now: f64| {
             (now - announced).abs() >= change * announced && now.to_bits() != announced.to_bits()
@@ -60,7 +65,8 @@ impl Values {
             (Some(announced), Some(now)) => off(announced.bytes(), now.bytes()),
             (announced, now) => announced != now,
         };
-        rtt_moved || threshold_moved || self.lost != now.lost || off(self.share.bytes(), now.share.bytes())
+        let bdp_moved = off(self.bdp.into(), now.bdp.into());
+        rtt_moved || threshold_moved || bdp_moved || self.lost != now.lost || off(self.share.bytes(), now.share.bytes())
     }
 }
 
