@@ -20,7 +20,7 @@ const DELAY: Duration = Duration::from_millis(25);
 /// What fills that path for one round trip.
 const SHARE: u32 = 86;
 
-/// The tests of this process share the names of cgroup and congestion controls.
+/// Tests of one process use the same names of cgroup and congestion controls, so they run one at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// What the programs counted, and how long the transfers took.

@@ -34,7 +34,7 @@ fn burst(f: u32) -> Growth {
     Growth::Burst { f: NonZeroU32::new(f).unwrap() }
 }
 
-/// The tests of this process share the names of cgroup and congestion controls.
+/// Tests of one process use the same names of cgroup and congestion controls, so they run one at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// How a connection starts, and goes on.

@@ -46,7 +46,7 @@ fn short_transfers_give_lower_bounds_and_long_ones_beside_them_the_share() -> Re
     let (rows, changed) = record(&capture)?;
     let (before, after) = states(&capture, changed)?;
     let losses: Vec<_> = rules::samples(&rows).into_iter().filter(|sample| sample.reason == Reason::Loss).collect();
-    for (prefix, ..) in NETWORKS {
+    for (prefix, rate, delay_ms, _) in NETWORKS {
         let network: IpNet = prefix.parse()?;
         let view = |state: &[NetworkView]| {
             state.iter().find(|view| view.network.prefix() == network).and_then(|view| view.estimate.clone())
@@ -64,6 +64,11 @@ fn short_transfers_give_lower_bounds_and_long_ones_beside_them_the_share() -> Re
         ensure!(bound.is_none_or(|bound| bound.is_lower_bound), "{prefix}: short transfers give a share");
         ensure!(!share.is_lower_bound, "{prefix}: long transfers give a lower bound alone");
         ensure!((segments / truth - 1.0).abs() <= OFF_MOST, "{prefix}: {segments:.1} for {truth:.1}");
+        // Of payload, with the round trip that the tap saw.
+        let holds = parse_rate(rate)?.0 as f64 * 2.0 * delay_ms as f64 / 1e3;
+        let bdp = share.bdp.with_context(|| format!("{prefix}: nothing was delivered"))?.bytes();
+        println!("{prefix}: the empty path holds {bdp:.0} of {holds:.0} bytes");
+        ensure!((0.8..=1.1).contains(&(bdp / holds)), "{prefix}: the empty path holds {bdp:.0} for {holds:.0} bytes");
     }
     Ok(())
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A congestion control of ours on BBR: the kernel's own functions, but for the start of a connection's first transfer, which BBR goes on
-// from (bbr.h). After some ten round trips the socket goes to the kernel's own BBR with all that it has measured by then. After an
-// idle time nothing is done: BBR keeps its estimate over it.
+// The congestion control for BBR hosts. It calls the kernel's own BBR functions, and sets BBR's estimate at the start of a connection's
+// first transfer (bbr.h). It hands the socket to the kernel's own BBR after at most 20 round trips, with everything that BBR has
+// measured. It does nothing after an idle time, since BBR keeps its estimate.
 //
-// An object of its own, which shares the tables of spand.bpf.c: where a kernel has no such functions, or another BBR, nothing else is affected.
+// This is an object of its own that shares the tables of spand.bpf.c. A kernel without these functions, or with another BBR, loads the
+// other programs all the same.
 
 #include "kernel.h"
 #include "start.h"
@@ -25,7 +26,7 @@ extern u32 bbr_ssthresh(struct sock *sk) KFUNC;
 extern u32 bbr_min_tso_segs(struct sock *sk) KFUNC;
 extern void bbr_set_state(struct sock *sk, u8 state) KFUNC;
 
-// The kernel's own BBR from here on, as if it had been there from the first. Its `init` forgets all, so that what it had is put back.
+// Hands the socket to the kernel's own BBR. BBR's `init` clears its state, so the state is saved and put back.
 static __attribute__((noinline)) int hand_over(struct sock *sk, int with_state)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -52,7 +53,7 @@ static __attribute__((noinline)) int hand_over(struct sock *sk, int with_state)
 	return 0;
 }
 
-// The connection's first data is about to leave. Whether there is a start for it; the window is set.
+// The connection's first data is about to leave. Sets the window, and returns 0 if the connection gets no start.
 static __attribute__((noinline)) int begin(struct sock *sk, struct connection *connection)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -87,8 +88,8 @@ static __attribute__((noinline)) int go_on(struct sock *sk, struct connection *c
 	return 0;
 }
 
-// A segment is about to leave, and nothing is in flight. Whether the connection stays ours: not where its start is refused, nor on a socket
-// that was connected before.
+// A segment is about to leave, and nothing is in flight. Returns 0 if the connection does not stay here: its start is refused, or its socket
+// was connected before.
 INLINE int starts(struct sock *sk)
 {
 	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, 0);
@@ -190,29 +191,19 @@ void on_bbr_state(u64 *arguments)
 	bbr_set_state((struct sock *)arguments[0], arguments[1]);
 }
 
-// The agent takes the one that fits the kernel, and gives it its name.
+#define ON_BBR(control)                                                                                                \
+	{                                                                                                              \
+		.init = (void *)on_bbr_init, .cong_control = (void *)(control), .sndbuf_expand = (void *)on_bbr_sndbuf, \
+		.undo_cwnd = (void *)on_bbr_undo, .cwnd_event = (void *)on_bbr_event,                                  \
+		.ssthresh = (void *)on_bbr_ssthresh, .min_tso_segs = (void *)on_bbr_tso,                               \
+		.set_state = (void *)on_bbr_state,                                                                     \
+	}
+
+// The agent loads the one whose `bbr_main` the kernel has, and sets its name.
 SEC(".struct_ops.link")
-struct tcp_congestion_ops on_bbr = {
-	.init = (void *)on_bbr_init,
-	.cong_control = (void *)on_bbr_control,
-	.sndbuf_expand = (void *)on_bbr_sndbuf,
-	.undo_cwnd = (void *)on_bbr_undo,
-	.cwnd_event = (void *)on_bbr_event,
-	.ssthresh = (void *)on_bbr_ssthresh,
-	.min_tso_segs = (void *)on_bbr_tso,
-	.set_state = (void *)on_bbr_state,
-};
+struct tcp_congestion_ops on_bbr = ON_BBR(on_bbr_control);
 
 SEC(".struct_ops.link")
-struct tcp_congestion_ops on_bbr_old = {
-	.init = (void *)on_bbr_init,
-	.cong_control = (void *)on_bbr_control_old,
-	.sndbuf_expand = (void *)on_bbr_sndbuf,
-	.undo_cwnd = (void *)on_bbr_undo,
-	.cwnd_event = (void *)on_bbr_event,
-	.ssthresh = (void *)on_bbr_ssthresh,
-	.min_tso_segs = (void *)on_bbr_tso,
-	.set_state = (void *)on_bbr_state,
-};
+struct tcp_congestion_ops on_bbr_old = ON_BBR(on_bbr_control_old);
 
 char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What BBR goes on from at a start: the share in the place of what it would have measured, which the acknowledgements of the first
-// segments then confirm or correct. The kernel never paces a connection's first ten segments, so these arrive at the rate of the
-// bottleneck, one round trip after the start.
+// BBR's estimate at a start. It is set from the share; the acknowledgements of the first segments then confirm or correct it. The kernel
+// never paces a connection's first ten segments. They pass the bottleneck back to back, so the distances of their acknowledgements show
+// its rate, one round trip after the start.
 //
-// Fields, modes and gains are those of net/ipv4/tcp_bbr.c; what is compared is in its unit, packets in 2^24 microseconds.
+// Fields, modes and gains are those of net/ipv4/tcp_bbr.c. Bandwidths are in its unit: packets in 2^24 microseconds.
 
 #pragma once
 
@@ -83,7 +83,7 @@ INLINE struct bbr *bbr_of(struct sock *sk)
 	return (struct bbr *)((struct inet_connection_sock *)sk)->icsk_ca_priv;
 }
 
-// This is what BBR takes the path for until it has measured for ten rounds.
+// BBR keeps this estimate until it has measured for ten rounds.
 INLINE void set_estimate(struct bbr *bbr, u32 bandwidth)
 {
 	u32 round = bbr->rtt_cnt;
@@ -116,8 +116,8 @@ INLINE void set_rate(struct sock *sk, u64 rate)
 	sk->sk_pacing_rate = rate < most ? rate : most;
 }
 
-// All of the share's rate, also where the window is less: what limits one start is no measure of the path. By the connection's own round
-// trip, since BBR's window is made of that.
+// Seeds BBR with the rate of the whole share, also where the window is smaller: the limit of one start is no measure of the path. The rate
+// is by the connection's own round trip, as BBR's window is.
 INLINE void seed(struct sock *sk, struct seeded *seeded, u32 share)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -141,7 +141,7 @@ INLINE void seed(struct sock *sk, struct seeded *seeded, u32 share)
 	count(COUNT_BBR_SEEDED);
 }
 
-// The path carries less: BBR goes on from that, once the queue is gone, and exceeds it to see whether it was too little.
+// The path carries less. BBR drains the queue and goes on from the measured rate; the next round exceeds it, in case it is too low.
 INLINE void lower(struct bbr *bbr, struct seeded *seeded, u32 bandwidth)
 {
 	set_estimate(bbr, bandwidth);
@@ -152,7 +152,7 @@ INLINE void lower(struct bbr *bbr, struct seeded *seeded, u32 bandwidth)
 	count(COUNT_BBR_TOO_HIGH);
 }
 
-// It carries more: BBR looks for it as at any start, from what was delivered.
+// The path carries more. BBR searches for the rate as at any start, from what was delivered.
 INLINE void raise(struct bbr *bbr, struct seeded *seeded)
 {
 	set_mode(bbr, BBR_STARTUP, HIGH_GAIN, HIGH_GAIN);
@@ -163,8 +163,9 @@ INLINE void raise(struct bbr *bbr, struct seeded *seeded)
 	count(COUNT_BBR_TOO_LOW);
 }
 
-// The rate at which the acknowledgements since the first one came in, where it is below the seed's and the round-trip time has grown as behind
-// a bottleneck of that rate, by half at least: an application that rests, or acknowledgements that come in late, make no queue. 0: no such.
+// Returns the rate of the acknowledgements since the first one if the path is narrower than the seed: the rate is below the seed's, and the
+// round-trip time has grown by at least half of what a bottleneck of that rate explains. Else 0: an application that rests makes no
+// queue, and neither do late acknowledgements.
 INLINE u32 narrower(const struct tcp_sock *tp, const struct seeded *seeded, const struct rate_sample *sample, u32 min_rtt_us)
 {
 	u64 segments = tp->delivered - seeded->began_with, time = tp->tcp_mstamp - seeded->began_us;
@@ -176,7 +177,7 @@ INLINE u32 narrower(const struct tcp_sock *tp, const struct seeded *seeded, cons
 	return train * 10 < (u64)seeded->seed * 7 && grown > 1000 && (u64)grown * 2 > late ? train : 0;
 }
 
-// Whether more is queued than the segments that leave at once make.
+// True if the queue is longer than the segments that leave at once make it.
 INLINE int is_queued(const struct seeded *seeded, const struct rate_sample *sample, u64 min_rtt_us)
 {
 	u32 share = seeded->share | !seeded->share;
@@ -185,7 +186,7 @@ INLINE int is_queued(const struct seeded *seeded, const struct rate_sample *samp
 	       (u64)sample->rtt_us > min_rtt_us + min_rtt_us / 8 + 1000 + min_rtt_us * at_once / share;
 }
 
-// While BBR holds the seed for the path: is it less, or more?
+// Checks the seed while it is BBR's estimate.
 INLINE void check_seed(struct sock *sk, struct seeded *seeded, const struct rate_sample *sample, u32 bandwidth)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -227,8 +228,8 @@ INLINE void check_seed(struct sock *sk, struct seeded *seeded, const struct rate
 		set_rate(sk, rate);
 }
 
-// Ten rounds long BBR keeps its highest estimate. Where that is well above what comes in, with a queue to show for it, others have taken
-// their part of the path since.
+// BBR keeps its highest estimate for ten rounds. If that is well above what is delivered, and there is a queue, then others share the path
+// by now.
 INLINE void check_delivered(struct bbr *bbr, struct seeded *seeded, const struct rate_sample *sample, u32 bandwidth)
 {
 	u32 rounds = bbr->rtt_cnt - seeded->round;
@@ -249,7 +250,7 @@ INLINE void check_delivered(struct bbr *bbr, struct seeded *seeded, const struct
 	seeded->delivered = bandwidth;
 }
 
-// One acknowledgement, after BBR has seen it.
+// Takes one acknowledgement, after BBR has processed it.
 static __attribute__((noinline)) int check_start(struct sock *sk, struct seeded *seeded, const struct rate_sample *sample)
 {
 	struct bbr *bbr = bbr_of(sk);

@@ -81,8 +81,8 @@ INLINE u64 next_size(struct sock *sk, struct connection *connection)
 	return connection->stated_bytes;
 }
 
-// Decides a start; what is granted above the default is taken from the budget. Whether there is one. `share`: where it is asked for, all of
-// the network's in segments, whatever limits the window.
+// Decides a start, and takes from the budget what is granted above the default. Returns 0 if there is none. `share`, where it is not null, gets
+// the network's share in segments; only a fraction and the network's own cap reduce it.
 INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 stated_bytes, int first,
 		struct start *start, u32 *share)
 {
@@ -204,7 +204,7 @@ INLINE u32 whole_segments(u32 bytes, u32 mss)
 	return mss ? bytes / mss + !!(bytes % mss) : 0;
 }
 
-// Whether more than half of the first flight was lost: FirstFlightLoss::is_most of the contract (spand_proto::report).
+// True if more than half of the first flight was lost (FirstFlightLoss::is_most in spand_proto::report).
 INLINE int lost_most(const struct tcp_sock *tp, const struct connection *connection)
 {
 	u32 mss = tp->mss_cache;

@@ -212,7 +212,6 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 		} else if (share < most) {
 			// The smallest window that takes no more flights than the most.
 			u32 flights = ((u32)segments + most - 1) / most;
-			flights |= !flights;
 			crowd_window = ((u32)segments + flights - 1) / flights;
 			raised = most;
 		}

@@ -142,7 +142,7 @@ struct connection {
 	u32 initial_window;
 	u32 first_granted; // segments of the first start; 0: started as plain TCP
 	u32 first_end;	   // sequence after the first flight
-	u32 first_sent;	   // bytes of it that had left when its last loss was seen
+	u32 first_sent;	   // bytes of it that had left at the last loss that was counted
 	u32 first_lost;	   // bytes of it that were lost
 	u32 first_lost_end; // sequence after those
 	u8 arm;

@@ -1,5 +1,5 @@
-//! Whether connections on BBR can start whole on this host: which of its functions and fields the kernel's programs use, and whether they are
-//! where these programs expect them.
+//! What starts on BBR need of this kernel: BBR's functions, the prototype of `bbr_main`, and the fields of `struct bbr` at the places that the
+//! programs expect. It loads nothing.
 
 use std::fmt;
 use std::fs;
@@ -47,10 +47,16 @@ impl fmt::Display for Lack {
                 write!(f, "the kernel registers no BPF congestion controls (CONFIG_BPF_JIT, CONFIG_DEBUG_INFO_BTF)")
             }
             Self::Bbr => write!(f, "the kernel has no congestion control bbr (modprobe tcp_bbr)"),
-            Self::Module => write!(f, "bbr is a module, whose functions are shown only with CAP_SYS_ADMIN"),
+            Self::Module => {
+                write!(f, "bbr is a module, and the kernel shows the functions of modules only with CAP_SYS_ADMIN")
+            }
             Self::Function(name) => write!(f, "the kernel's types have no function {name}"),
             Self::Main(parameters) => {
-                write!(f, "the kernel's bbr_main takes ({}), which is neither of the known", parameters.join(", "))
+                write!(
+                    f,
+                    "the kernel's bbr_main takes ({}), which matches neither known version",
+                    parameters.join(", ")
+                )
             }
             Self::Field(name) => {
                 write!(f, "`{name}` of the kernel's struct bbr is not where BBR version 1 has it: this is another BBR")
@@ -160,7 +166,7 @@ mod tests {
 
     #[test]
     fn version_3_of_the_same_name_is_refused() {
-        // Made up after its source: the estimate of the bandwidth is two numbers, the modes take two bits, gains eleven.
+        // This layout follows the source of version 3: two numbers for the bandwidth, two bits for the mode, eleven for each gain.
         let version_3 = [
             member("min_rtt_us", 0, 32),
             member("min_rtt_stamp", 32, 32),

@@ -227,7 +227,7 @@ fn crowd((family, case, path, arrivals, clients): (&'static str, &str, Way, Arri
     }
 }
 
-/// Half of a crowd on advice, the other half not, beside the same crowd without any advice.
+/// A crowd of which half is on advice, and beside it an equal crowd without advice.
 fn crowd_of_halves((family, other): (&'static str, Arm)) -> Scenario {
     let (_, _, path, arrivals, clients) = CROWDS[1];
     let case = "10 Mbit/s, 50 ms, 81 %, half and half";

@@ -86,7 +86,7 @@ fn take(connections: &mut Vec<Timeline>, segment: &Segment, is_sent: bool) {
 }
 
 impl Timeline {
-    /// Whether this segment of the sender begins another connection with the same ends.
+    /// True if this segment of the sender is the SYN of another connection with the same ends.
     fn is_followed_by(&self, segment: &Segment) -> bool {
         segment.flags.has(Flags::SYN) && self.first.is_some_and(|first| first != segment.seq.wrapping_add(1))
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use crate::window::bucket::{LimitCounts, RttSum};
+use crate::window::delivery::Delivered;
 use crate::window::record::{CONTRIBUTIONS_PER_BUCKET, REMOTES_PER_BUCKET};
 
 #[test]
@@ -122,6 +123,29 @@ fn a_changed_round_trip_time_is_announced_within_a_second() {
         other => panic!("{other:?}"),
     });
     assert_eq!(rtt.collect::<Vec<_>>(), [Some(Micros(56_000))]);
+}
+
+#[test]
+fn what_the_empty_path_holds_is_in_the_estimate_and_announced_as_far_as_it_decides_a_start() {
+    let mut table = announced_table();
+    table.add_rounds(network(1), seconds(1), HOST, RttSum::of(Micros(50_000)), LimitCounts::default());
+    assert!(table.expire(seconds(2), 10));
+    assert_eq!(events(&mut table).len(), 1, "the first round trip");
+    let mut announced = |second: u64, bytes: u64| {
+        table.add_delivered(network(1), seconds(second), Delivered { since: seconds(second - 1), bytes });
+        table.add_rounds(network(1), seconds(second), HOST, RttSum::of(Micros(50_000)), LimitCounts::default());
+        assert!(table.expire(seconds(second + 1), 10));
+        let bdps = events(&mut table).into_iter().map(|event| match event {
+            Event::Estimate(estimate) => estimate.bdp.map(Window::half_bytes),
+            other => panic!("{other:?}"),
+        });
+        bdps.collect::<Vec<_>>()
+    };
+    // Segments of 1,000 bytes: 200, 400 and 1,600 a second are 10, 20 and 80 in a round trip of 50 ms.
+    assert_eq!(announced(3, 200_000), [Some(20_000)]);
+    assert_eq!(announced(5, 400_000), [Some(40_000)]);
+    assert_eq!(announced(7, 1_600_000), [Some(160_000)], "25 decide a start");
+    assert_eq!(announced(9, 3_200_000), [], "and more change nothing");
 }
 
 #[test]
