@@ -35,9 +35,12 @@ struct Outcome {
 
 /// Transfers one after another, each on a connection of its own. Windows are at most 100 segments (`policy.cap_segments`).
 fn run(bbr: Bbr, share: u32, bytes: u64, transfers: u32) -> Outcome {
+    run_on(&PathConfig::bottleneck(RATE, DELAY, Queue::Packets(100)), bbr, share, bytes, transfers)
+}
+
+fn run_on(path: &PathConfig, bbr: Bbr, share: u32, bytes: u64, transfers: u32) -> Outcome {
     let _alone = ONE_AT_A_TIME.lock();
-    let path = PathConfig::bottleneck(RATE, DELAY, Queue::Packets(100));
-    let plan = NetworkPlan { prefix: "198.18.0.0/24".parse().unwrap(), clients: 1, path };
+    let plan = NetworkPlan { prefix: "198.18.0.0/24".parse().unwrap(), clients: 1, path: *path };
     let advice = Advice::start(share, 0, MSS, 2 * DELAY);
     let stage = Stage::build_with("bbr", bbr, &[(plan, Some(advice))]).unwrap();
     let times = (0..transfers)
@@ -73,4 +76,19 @@ fn acknowledgements_confirm_a_share_that_is_right_and_correct_one_that_is_not() 
     // Neither is slower for it: the path is full from the first flight on.
     let shortest = |outcome: &Outcome| outcome.times.iter().min().copied().unwrap();
     assert!(shortest(&right) < shortest(&window) * 11 / 10, "{right:?}, {window:?}");
+}
+
+#[test]
+fn acknowledgements_in_bunches_are_no_narrow_path() {
+    if !is_root().unwrap() {
+        return;
+    }
+    let mut path = PathConfig::bottleneck(RATE, DELAY, Queue::Packets(100));
+    let bunched = Duration::from_millis(10);
+    (path.down.impairments.bunched, path.up.impairments.bunched) = (bunched, bunched);
+    let transfers = 8;
+    let right = run_on(&path, Bbr::Full, SHARE, 1_000_000, transfers);
+    assert_eq!((right.seeded, right.too_high), (transfers.into(), 0), "{right:?}");
+    let high = run_on(&path, Bbr::Full, 4 * SHARE, 1_000_000, transfers);
+    assert!(high.too_high > u64::from(transfers) / 2, "{high:?}");
 }

@@ -60,15 +60,18 @@ enum check {
 
 // A start on BBR.
 struct seeded {
-	u64 began_us;	// of the train of acknowledgements: its first
-	u32 began_with; // what was delivered by then
+	u64 began_us;	// of the train of acknowledgements: its first bunch
+	u64 last_us;	// and the newest acknowledgement
+	u32 began_with; // what was delivered by the end of that bunch
+	u32 last_with;	// and by the newest acknowledgement
 	u32 share;	// segments
 	u32 seed;	// bandwidth that BBR goes on from
 	u32 round;	// BBR's at which the check began
 	u32 delivered;	// the highest bandwidth of a round that is watched
 	u8 check;	// enum check
 	u8 in_train;	// whether a train has begun
-	u16 unused;
+	u8 spreads;	// and its first bunch is over
+	u8 unused[5];
 };
 
 struct {
@@ -163,13 +166,39 @@ INLINE void raise(struct bbr *bbr, struct seeded *seeded)
 	count(COUNT_BBR_TOO_LOW);
 }
 
-// Returns the rate of the acknowledgements since the first one if the path is narrower than the seed: the rate is below the seed's, and the
-// round-trip time has grown by at least half of what a bottleneck of that rate explains. Else 0: an application that rests makes no
-// queue, and neither do late acknowledgements.
+// Whether an acknowledgement belongs to the bunch before it: it came four times as early as the seed expects what it acknowledges.
+INLINE int is_bunched(const struct tcp_sock *tp, const struct seeded *seeded)
+{
+	u64 acked = tp->delivered - seeded->last_with, time = tp->tcp_mstamp - seeded->last_us;
+	return 4 * time * seeded->seed < acked << BW_SCALE;
+}
+
+// Takes one acknowledgement of the train. Whole bunches are counted, from the end of the first one on: links that aggregate deliver at their
+// own moments, and a part of a bunch has a rate far below the path's.
+INLINE void follow_train(const struct tcp_sock *tp, struct seeded *seeded)
+{
+	if (!seeded->in_train) {
+		seeded->in_train = 1;
+		seeded->spreads = 0;
+		seeded->round = bbr_of((struct sock *)tp)->rtt_cnt;
+	} else if (!is_bunched(tp, seeded)) {
+		seeded->spreads = 1;
+	}
+	seeded->last_us = tp->tcp_mstamp;
+	seeded->last_with = tp->delivered;
+	if (!seeded->spreads) {
+		seeded->began_us = seeded->last_us;
+		seeded->began_with = seeded->last_with;
+	}
+}
+
+// Returns the rate of the train's whole bunches after the first if the path is narrower than the seed: the rate is below the seed's, and
+// the round-trip time has grown by at least half of what a bottleneck of that rate explains. Else 0: an application that rests makes no
+// queue, and neither do late acknowledgements. Called before this acknowledgement is part of the train.
 INLINE u32 narrower(const struct tcp_sock *tp, const struct seeded *seeded, const struct rate_sample *sample, u32 min_rtt_us)
 {
-	u64 segments = tp->delivered - seeded->began_with, time = tp->tcp_mstamp - seeded->began_us;
-	if (segments < FEWEST_OF_TRAIN || (long)time <= 0)
+	u64 segments = seeded->last_with - seeded->began_with, time = seeded->last_us - seeded->began_us;
+	if (segments < FEWEST_OF_TRAIN || (long)time <= 0 || is_bunched(tp, seeded))
 		return 0;
 	u64 train = (segments << BW_SCALE) / time, by_seed = (segments << BW_SCALE) / (seeded->seed | !seeded->seed);
 	u64 late = time > by_seed ? time - by_seed : 0;
@@ -198,12 +227,10 @@ INLINE void check_seed(struct sock *sk, struct seeded *seeded, const struct rate
 		return;
 	}
 	if (!seeded->in_train) {
-		seeded->in_train = 1;
-		seeded->began_us = tp->tcp_mstamp;
-		seeded->began_with = tp->delivered;
-		seeded->round = bbr->rtt_cnt;
+		follow_train(tp, seeded);
 	} else if (seeded->check == CHECK_FIRST) {
 		u32 train = narrower(tp, seeded, sample, bbr->min_rtt_us);
+		follow_train(tp, seeded);
 		if (train) {
 			lower(bbr, seeded, train > bandwidth ? train : bandwidth);
 			return;
