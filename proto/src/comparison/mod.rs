@@ -16,11 +16,11 @@ use crate::report::{Arm, ConnectionReport};
 use crate::units::{Bytes, Micros};
 
 use sizes::STRATA;
-use tally::{Tally, is_comparable, rounded};
+use tally::{is_comparable, rounded};
 use times::Times;
 
 pub use sizes::{CLASS_NAMES, CLASSES};
-pub use tally::Difference;
+pub use tally::{Difference, NORMAL_95, NORMAL_99, Tally};
 
 /// The arms, in the order in which they are kept, and their names.
 pub const ARMS: [(Arm, &str); 2] = [(Arm::Advised, "advised"), (Arm::Control, "control")];
@@ -115,8 +115,9 @@ impl Comparison {
         let class = |class, up_to_bytes, times: &[Times; ARMS.len()]| {
             let strata = self.strata.get(sizes::strata(class)).unwrap_or_default();
             let [advised, control] = times;
-            let difference =
-                |of: fn(&Cell) -> &Tally| Difference::of(strata.iter().map(move |arms| arms.each_ref().map(of)));
+            let difference = |of: fn(&Cell) -> &Tally| {
+                Difference::of(strata.iter().map(move |arms| arms.each_ref().map(of)), NORMAL_95)
+            };
             let left_out = strata.iter().map(|arms| arms.each_ref().map(|cell| &cell.completion_ms));
             let left_out = left_out.filter(|arms| !is_comparable(*arms)).flatten();
             ClassSummary {

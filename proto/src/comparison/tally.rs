@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Numbers of which only count, mean and spread are kept (Welford's sums, which do not cancel).
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(from = "(u64, f64, f64)", into = "(u64, f64, f64)")]
-pub(super) struct Tally {
-    pub(super) count: u64,
+pub struct Tally {
+    /// How many.
+    pub count: u64,
     mean: f64,
     /// Sum of squared distances from the mean.
     squares: f64,
@@ -18,7 +19,8 @@ impl Tally {
         self.mean.is_finite() && self.squares.is_finite() && self.squares >= 0.0
     }
 
-    pub(super) fn add(&mut self, value: f64) {
+    /// Takes one.
+    pub fn add(&mut self, value: f64) {
         self.count += 1;
         let off = value - self.mean;
         self.mean += off / self.count as f64;
@@ -54,13 +56,18 @@ impl From<(u64, f64, f64)> for Tally {
 pub struct Difference {
     /// The difference of the means.
     pub mean: f64,
-    /// Lower end of its 95 % confidence interval.
+    /// Lower end of its confidence interval.
     pub low: f64,
     /// Upper end.
     pub high: f64,
     /// All three in percent of the second mean; absent where that is 0.
     pub percent: Option<[f64; 3]>,
 }
+
+/// The point of the normal distribution at the end of an interval of 95 %.
+pub const NORMAL_95: f64 = 1.959_964;
+/// The same, of 99 %.
+pub const NORMAL_99: f64 = 2.575_829;
 
 /// Fewer in an arm say nothing of a spread.
 const LEAST: u64 = 5;
@@ -69,8 +76,9 @@ impl Difference {
     /// How far the mean of the first of each pair lies above that of the second, by post-stratification (Neyman 1934; Holt and Smith
     /// 1979): the difference within each stratum, weighted by the part of both arms that lies in it, so that what sizes each arm
     /// happened to get makes none. The interval is Welch's, for unequal variances, with the freedom of the weighted sum (Welch,
-    /// Satterthwaite). Strata with fewer than five in an arm are left out. `None` where that is all.
-    pub(super) fn of<'a>(strata: impl Iterator<Item = [&'a Tally; 2]> + Clone) -> Option<Self> {
+    /// Satterthwaite), and as sure as `normal` is ([`NORMAL_95`], [`NORMAL_99`]). Strata with fewer than five in an arm are left out.
+    /// `None` where that is all.
+    pub fn of<'a>(strata: impl Iterator<Item = [&'a Tally; 2]> + Clone, normal: f64) -> Option<Self> {
         let compared = strata.filter(|arms| is_comparable(*arms));
         let all: u64 = compared.clone().map(|[a, b]| a.count + b.count).sum();
         if all == 0 {
@@ -88,7 +96,7 @@ impl Difference {
             }
         }
         // Arms without spread leave no doubt: any freedom does.
-        let half = if error > 0.0 { student(error.powi(2) / by_freedom) * error.sqrt() } else { 0.0 };
+        let half = if error > 0.0 { student(normal, error.powi(2) / by_freedom) * error.sqrt() } else { 0.0 };
         let all = [mean, mean - half, mean + half];
         let percent = (base > 0.0).then(|| all.map(|value| rounded(value / base * 100.0)));
         let [mean, low, high] = all.map(rounded);
@@ -106,10 +114,9 @@ pub(super) fn rounded(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }
 
-/// The 97.5 % point of Student's distribution, expanded around the normal one (Abramowitz and Stegun 26.7.5): within 0.2 %
-/// from four degrees of freedom on, the fewest here.
-fn student(freedom: f64) -> f64 {
-    let z = 1.959_964_f64;
+/// The point of Student's distribution, expanded around `z`, that of the normal one (Abramowitz and Stegun 26.7.5): of intervals of
+/// 95 % within 0.2 %, of 99 % within 1 %, from four degrees of freedom on, the fewest here.
+fn student(z: f64, freedom: f64) -> f64 {
     let terms = [
         (z.powi(3) + z) / 4.0,
         (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0,
@@ -132,7 +139,7 @@ mod tests {
     }
 
     fn of(a: &Tally, b: &Tally) -> Option<Difference> {
-        Difference::of(std::iter::once([a, b]))
+        Difference::of(std::iter::once([a, b]), NORMAL_95)
     }
 
     fn near(a: f64, b: f64) -> bool {
@@ -142,7 +149,11 @@ mod tests {
     #[test]
     fn students_points_are_those_of_the_tables() {
         for (freedom, point) in [(4.0, 2.776), (5.0, 2.571), (10.0, 2.228), (30.0, 2.042), (1e9, 1.960)] {
-            assert!(near(student(freedom), point), "{freedom}: {}", student(freedom));
+            assert!(near(student(NORMAL_95, freedom), point), "{freedom}: {}", student(NORMAL_95, freedom));
+        }
+        for (freedom, point) in [(4.0, 4.604), (5.0, 4.032), (10.0, 3.169), (30.0, 2.750), (1e9, 2.576)] {
+            let found = student(NORMAL_99, freedom);
+            assert!((found - point).abs() < 0.01 * point, "{freedom}: {found}");
         }
     }
 
@@ -156,6 +167,10 @@ mod tests {
         assert!(near(difference.mean - difference.low, 2.459 * 2.5f64.sqrt()));
         assert!(near(difference.percent.unwrap()[0], -33.333));
         assert_eq!(of(&tally(&[1.0; 4]), &b), None, "four are too few");
+        let strict = Difference::of(std::iter::once([&a, &b]), NORMAL_99).unwrap();
+        // Between 5 and 6 degrees of freedom.
+        let half = (strict.mean - strict.low) / 2.5f64.sqrt();
+        assert!(strict.high - strict.mean > 3.707 * 2.5f64.sqrt() && half > 3.707 && half < 4.032, "{strict:?}");
         let same = of(&tally(&[0.0; 5]), &tally(&[0.0; 9])).unwrap();
         assert_eq!((same.low, same.high, same.percent), (0.0, 0.0, None));
     }
@@ -173,15 +188,15 @@ mod tests {
         let [few, many, few_large, many_large] =
             [tally(&small), tally(&small.repeat(4)), tally(&large), tally(&large.repeat(4))];
         let mixed = [[&many, &few], [&few_large, &many_large]];
-        let equal = Difference::of(mixed.into_iter()).unwrap();
+        let equal = Difference::of(mixed.into_iter(), NORMAL_95).unwrap();
         assert!(equal.mean.abs() < 1e-9 && equal.low < 0.0 && equal.high > 0.0, "{equal:?}");
         let slower = tally(&[18.0, 19.0, 20.0, 21.0, 22.0]);
         // 10 more in 10 of 35, none in 25 of 35 (by hand): 2.857; of 10 * 10 / 35 + 100 * 25 / 35.
-        let difference = Difference::of([[&slower, &few], [&few_large, &many_large]].into_iter()).unwrap();
+        let difference = Difference::of([[&slower, &few], [&few_large, &many_large]].into_iter(), NORMAL_95).unwrap();
         assert!(near(difference.mean, 2.857) && near(difference.percent.unwrap()[0], 3.846), "{difference:?}");
         // Variances of 2.5 in fives and 2.105 in twenty, at weights of 2/7 and 5/7: 0.3905, and 8.84 degrees of freedom.
         assert!((difference.high - difference.mean - 2.268 * 0.390_5_f64.sqrt()).abs() < 0.01, "{difference:?}");
         let four = tally(&[1.0; 4]);
-        assert_eq!(Difference::of([[&four, &many], [&many, &few]].into_iter()), of(&many, &few));
+        assert_eq!(Difference::of([[&four, &many], [&many, &few]].into_iter(), NORMAL_95), of(&many, &few));
     }
 }

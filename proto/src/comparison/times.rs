@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::checksum;
+use super::{NORMAL_95, checksum};
 
 /// Steps of an octave.
 const STEPS: usize = 8;
@@ -14,8 +14,6 @@ pub(super) const fn layout(sum: u64) -> u64 {
     checksum(checksum(sum, STEPS as u64), BINS as u64)
 }
 
-/// The 97.5 % point of the normal distribution.
-const NORMAL: f64 = 1.959_964;
 /// How far an end of its interval may lie from a median that is shown.
 const WIDEST: f64 = 0.2;
 
@@ -45,7 +43,7 @@ impl Times {
     pub(super) fn median_us(&self) -> Option<f64> {
         let all: u64 = self.0.iter().copied().map(u64::from).sum();
         // The number of times below the median is binomial, with a standard deviation of √n / 2.
-        let lower = ((all as f64 - NORMAL * (all as f64).sqrt()) / 2.0).max(0.0) as u64;
+        let lower = ((all as f64 - NORMAL_95 * (all as f64).sqrt()) / 2.0).max(0.0) as u64;
         if lower == 0 {
             return None;
         }
