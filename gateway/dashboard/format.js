@@ -97,6 +97,8 @@ export function sentence({ kind, what, count: times }) {
     "withdrawal evicted": "Advice withdrawn: the table of networks was full",
     "retreat halved": "First flights lost: default window",
     "retreat withdrawn": "First flights lost again: default window for a minute",
+    "retreat slower": "Transfers slower than the control group's: default window",
+    "retreat slower_withdrawn": "Transfers slower again: default window for a minute",
     "retreat over": "Retreat over",
     "part not_ready": "Not ready",
     "part ready": "Ready again",

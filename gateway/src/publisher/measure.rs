@@ -41,6 +41,8 @@ pub struct Measures {
     pub pace_unused: Counter,
     /// Advised first flights that hosts reported, by what they led to.
     pub first_flights: Family<FlightLabels, Counter>,
+    /// Retreats because advised transfers were slower than those of the control group.
+    pub retreats_slower: Counter,
     /// Retreats that other gateways began and that hold back advice here.
     pub retreats_of_others: Counter,
     /// Starts handed to the gateway that their host is subscribed at.
@@ -122,6 +124,7 @@ impl Default for Measures {
             dirty_overflows: counter(),
             pace_unused: counter(),
             first_flights: Family::default(),
+            retreats_slower: counter(),
             retreats_of_others: counter(),
             starts_handed_on: counter(),
             starts_of_others: counter(),

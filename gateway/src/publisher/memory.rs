@@ -14,6 +14,7 @@ use super::gather::Gather;
 use super::insight::Histories;
 use super::leases::Leases;
 use super::networks::Networks;
+use super::retreat::Comparisons;
 use super::services::Services;
 use super::subscribers::SubscriberQueue;
 use super::subscription::Subscription;
@@ -51,7 +52,7 @@ impl PublisherNeed {
             // Its own list, one of the addresses that it named, and for each address a list of its subscribers.
             + addresses * (2 * size_of::<IpAddr>() + 2 * size_of::<(IpAddr, Vec<Arc<SubscriberQueue>>)>() + boxed::<[usize; 4]>());
         Self {
-            published: Networks::bytes(networks) + Services::bytes(services),
+            published: Networks::bytes(networks) + Comparisons::bytes() + Services::bytes(services),
             losers: Networks::bytes_of_clients(),
             remembered: Histories::bytes(config.remembered_networks.get(), buckets),
             changes: Gather::bytes(config.backlog_batches.get().saturating_mul(BATCH_CHANGES)),

@@ -61,7 +61,7 @@ pub use self::insight::{Trend, TrendPoint};
 pub use self::measure::{FlightLabels, Measures, ReloadLabels};
 pub(crate) use self::memory::PublisherNeed;
 pub use self::pace::Client;
-pub(crate) use self::retreat::FirstFlight;
+pub(crate) use self::retreat::{FirstFlight, Transfer};
 pub use self::status::{CaptureStatus, EngineStatus, Part, Readiness};
 pub use self::subscribers::{SubscribeError, Subscriber};
 pub use self::subscription::Subscription;

@@ -77,7 +77,7 @@ impl Published {
         self.shared.state.read().leases.host_count()
     }
 
-    /// Networks whose advice is held back because hosts reported losses in first flights.
+    /// Networks whose advice is held back because of what hosts reported.
     pub fn retreats(&self) -> usize {
         self.shared.state.read().networks.retreats()
     }

@@ -15,7 +15,7 @@ use super::cluster::Notice;
 use super::insight::Kind;
 use super::measure::{FAILURE, FlightLabels, ReloadLabels, SUCCESS};
 use super::networks::{Judged, Put};
-use super::retreat::{FirstFlight, Verdict};
+use super::retreat::{FirstFlight, Transfer, Verdict};
 use super::services::Services;
 use super::state::{Advertised, State};
 use super::status::EngineStatus;
@@ -221,6 +221,30 @@ impl Published {
         uses.sort_unstable();
         uses.dedup();
         self.used_destinations(&uses);
+    }
+
+    /// Takes reports of transfers with an arm: where a network's advice makes them slower, it is taken back. A few, as above.
+    pub(crate) fn transfers(&self, transfers: &[(Network, Transfer)]) {
+        if transfers.is_empty() {
+            return;
+        }
+        let now = self.now();
+        let (mut slower, mut advertised) = (Vec::new(), Advertised::default());
+        let mut state = self.shared.state.write();
+        for (network, transfer) in transfers {
+            let judged = state.networks.transfer(*network, transfer, now, &self.shared.config);
+            let Some(Judged { verdict, changes, .. }) = judged else { continue };
+            state.advertise(changes, WithdrawalReason::Retreat, now, &mut advertised);
+            slower.push((*network, verdict, state.networks.held_back(*network)));
+        }
+        drop(state);
+        for (network, verdict, held_back) in slower {
+            held_back.map(|held_back| self.notify(None, Notice::HeldBack(held_back)));
+            let what = if verdict == Verdict::Withdrawn { "slower_withdrawn" } else { "slower" };
+            self.shared.insight.note(now, Kind::Retreat, what, network.to_string());
+            self.measures().retreats_slower.inc();
+        }
+        self.send_out(advertised);
     }
 
     /// Lets retreats end that time alone ends.

@@ -160,6 +160,11 @@ impl Register {
             measures.addresses_displaced,
         );
         self.add(
+            "publisher_retreats_slower",
+            "Retreats because advised transfers were slower than those of the control group",
+            measures.retreats_slower,
+        );
+        self.add(
             "publisher_retreats_of_others",
             "Retreats that other gateways began and that hold back advice here",
             measures.retreats_of_others,

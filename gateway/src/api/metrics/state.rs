@@ -143,7 +143,7 @@ impl Collector for PublishedState {
         scrape.gauge("publisher_services", "Services with a size", self.0.service_count() as u64)?;
         let help = "Networks whose budgets are divided by demand";
         scrape.gauge("publisher_leased_networks", help, self.0.leased_networks() as u64)?;
-        let help = "Networks in retreat after packet loss in first flights";
+        let help = "Networks in retreat";
         scrape.gauge("publisher_retreats", help, self.0.retreats() as u64)?;
         let help = "Remote addresses in retreat after packet loss in first flights";
         scrape.gauge("publisher_address_retreats", help, self.0.address_retreats() as u64)?;

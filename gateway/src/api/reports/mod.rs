@@ -1,7 +1,7 @@
 //! What hosts report about their own connections: taken once each, and counted.
 //!
 //! Does not feed estimates: those come from the wire alone, where the control group is seen too. Losses in advised first
-//! flights hold advice back (`publisher::retreat`).
+//! flights hold advice back, and so do advised transfers that are slower than the control group's (`publisher::retreat`).
 
 mod hosts;
 
@@ -22,7 +22,7 @@ use tokio::task::yield_now;
 pub(super) use self::hosts::{ByHost, HostTally, NameHeard};
 use self::hosts::{Hosts, Taken};
 use super::benefit::{Benefit, BenefitDocument, BenefitMeasures};
-use crate::publisher::{Client, FirstFlight, Published};
+use crate::publisher::{Client, FirstFlight, Published, Transfer};
 use crate::store::{Experiment, ExperimentChange, SavedExperiment};
 
 /// First flights of transfers that ended longer ago say nothing of the advice that is in force.
@@ -156,7 +156,7 @@ impl Reports {
     ) -> u32 {
         let networks = published.networks_of(connections.iter().map(|connection| connection.remote.ip()));
         let now = published.now();
-        let (mut talks, mut flights, mut accepted) = (Vec::new(), Vec::new(), 0);
+        let (mut talks, mut flights, mut transfers, mut accepted) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (connection, network) in connections.iter().zip(networks) {
             let fresh = connection.ended_ago <= published.config().max_age;
             let Some(network) = network.filter(|_| fresh) else {
@@ -165,7 +165,12 @@ impl Reports {
             };
             accepted += 1;
             talks.push((connection.host.ip(), network));
-            places.extend(self.benefit.take(connection));
+            if let Some(place) = self.benefit.take(connection) {
+                places.push(place);
+                let ends = [connection.host, connection.remote];
+                let began = began(connection, place.duration, now);
+                transfers.push((network, Transfer { ends, place, began }));
+            }
             flights.extend(first_flight(connection, now).map(|flight| (network, flight)));
             self.measures.connections.get_or_create(&labels(connection)).inc();
         }
@@ -173,6 +178,7 @@ impl Reports {
         talks.dedup();
         published.used_destinations(&talks);
         published.first_flights(client, &flights);
+        published.transfers(&transfers);
         accepted
     }
 
@@ -218,14 +224,18 @@ impl Default for ReportMeasures {
 fn first_flight(connection: &ConnectionReport, now: Timestamp) -> Option<FirstFlight> {
     let (Some(advised), Some(lost)) = (connection.advised, connection.first_flight_loss) else { return None };
     let lost = connection.first_flight.map_or(lost, FirstFlightLoss::is_most);
-    let took = |duration: Micros| now.before(Micros(connection.ended_ago.0.saturating_add(duration.0)));
     (connection.ended_ago <= RETREAT_SPAN).then_some(FirstFlight {
         ends: [connection.host, connection.remote],
         lost,
-        began: connection.duration.map(took),
+        began: connection.duration.map(|duration| began(connection, duration, now)),
         advised,
         acknowledged: connection.acknowledged,
     })
+}
+
+/// When a transfer that took `duration` began.
+fn began(connection: &ConnectionReport, duration: Micros, now: Timestamp) -> Timestamp {
+    now.before(Micros(connection.ended_ago.0.saturating_add(duration.0)))
 }
 
 fn labels(connection: &ConnectionReport) -> ConnectionLabels {

@@ -67,7 +67,7 @@ pub(crate) struct Addressed {
     pub(crate) notice: Notice,
 }
 
-/// Advice about a network that is held back, because hosts of one gateway reported losses in first flights.
+/// Advice about a network that is held back, because hosts of one gateway reported that it does harm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HeldBack {
     /// Which network.

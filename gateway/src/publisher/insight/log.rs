@@ -20,7 +20,7 @@ const OF_ONE: usize = 8;
 pub enum Kind {
     /// Advice about a network is no longer in force.
     Withdrawal,
-    /// Advice was taken back after losses in first flights, or came back.
+    /// Advice was taken back after losses in first flights or since it made transfers slower, or came back.
     Retreat,
     /// A table or queue was full and an entry was dropped.
     Limit,

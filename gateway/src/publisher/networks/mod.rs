@@ -26,7 +26,7 @@ use spand_proto::units::{Micros, Segments, Timestamp, Window};
 pub(super) use self::retreats::Judged;
 use super::cluster::{Division, HeldBack};
 use super::config::PublisherConfig;
-use super::retreat::{Clients, Retreat};
+use super::retreat::{Clients, Comparisons, Retreat};
 
 /// Networks by prefix. Each is written by one engine's thread; holds as many as the engine's own table.
 #[derive(Debug)]
@@ -40,6 +40,7 @@ pub(super) struct Networks {
     /// Networks whose advice is held back, and clients, by when that changes with time alone.
     retreats: BTreeSet<(Timestamp, Network)>,
     clients: Clients,
+    comparisons: Comparisons,
     /// Changes of clients that followed from the last change of their network.
     of_clients: Vec<(Network, Put)>,
     /// Networks that are not known here, held back at other gateways.
@@ -84,6 +85,7 @@ impl Networks {
             estimates: BTreeSet::new(),
             retreats: BTreeSet::new(),
             clients: Clients::default(),
+            comparisons: Comparisons::default(),
             of_clients: Vec::new(),
             held_elsewhere: BTreeMap::new(),
             division: None,

@@ -1,4 +1,4 @@
-//! Advice that is held back after losses in first flights: of networks, and of single clients in them.
+//! Advice that is held back after losses in first flights, or where it makes transfers slower: of networks, and of single clients in them.
 //!
 //! A client's own advice is published as a separate network while its retreat lasts, and follows its network's estimate.
 
@@ -13,7 +13,7 @@ use spand_proto::units::Timestamp;
 use super::{Entry, Networks, Put};
 use crate::publisher::cluster::HeldBack;
 use crate::publisher::config::PublisherConfig;
-use crate::publisher::retreat::{Displaced, FirstFlight, Retreat, Verdict, client_network};
+use crate::publisher::retreat::{Displaced, FirstFlight, Retreat, Transfer, Verdict, client_network};
 
 /// Networks that are not known here and held back elsewhere. At the limit a further one is held back once its own hosts lose.
 const HELD_ELSEWHERE: usize = 4_096;
@@ -71,6 +71,34 @@ impl Networks {
             }
         }
         Some(judged)
+    }
+
+    /// Takes a host's report of a transfer with an arm; what follows where the network's advice makes transfers slower.
+    pub(in crate::publisher) fn transfer(
+        &mut self,
+        network: Network,
+        transfer: &Transfer,
+        now: Timestamp,
+        config: &PublisherConfig,
+    ) -> Option<Judged> {
+        // What starts on the client's own advice is not compared.
+        if self.narrowed(network, transfer.ends[1].ip()) != network {
+            return None;
+        }
+        let entry = self.entries.get_mut(&network).filter(|entry| entry.estimate.is_some())?;
+        let comparable = match &entry.retreat {
+            Some(retreat) => retreat.comparable(now)?,
+            None => (Timestamp::default(), false),
+        };
+        if !self.comparisons.take(network, transfer, comparable, now) {
+            return None;
+        }
+        let verdict = retreat_of(entry).slower(now);
+        let put = self.renew(network, None, config);
+        self.clients.begin_snapshot(network);
+        let mut changes = vec![(network, put)];
+        changes.append(&mut self.of_clients);
+        Some(Judged { verdict, about: network, changes, has_displaced: false })
     }
 
     fn client_flight(

@@ -1,14 +1,15 @@
-//! The retreat of a network's advice after losses in first flights (`docs/decisions/retreat.md`).
+//! The retreat of a network's advice after losses in first flights, and where it makes transfers slower (`docs/decisions/retreat.md`).
 //!
 //! Six advised first flights in a row that are lost for the most part make the network's share the host's default window, with
 //! slow start ending there; six more within a minute keep it there for a minute. No more than three of six are of one address,
 //! where another address had advised starts of late. The share grows back by a segment with each advised transfer that filled its
 //! window, at most one a round trip. Smaller losses are repaired in the next round trip, and plain TCP has them as well. Six in a
-//! row of one address, among neighbours that lose less, are held against that address' advice alone ([`clients`]). Pure: takes the
-//! time.
+//! row of one address, among neighbours that lose less, are held against that address' advice alone ([`clients`]). Advised transfers
+//! that take longer than those of the control group ([`slower`]) are answered by the same steps. Pure: takes the time.
 
 mod clients;
 mod shared;
+mod slower;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -24,6 +25,8 @@ use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 use strum::{IntoStaticStr, VariantArray};
 
 pub(super) use self::clients::{Clients, Displaced};
+pub(super) use self::slower::Comparisons;
+pub(crate) use self::slower::Transfer;
 
 /// Advised starts in a row that must have been lost.
 const RUN: usize = 6;
@@ -33,6 +36,8 @@ const OF_ONE: usize = RUN / 2;
 const SERIES_SPAN: Micros = Micros::from_secs(300);
 /// A second retreat within this withdraws, for as long.
 const TWICE: Micros = Micros::from_secs(60);
+/// A second retreat for slower transfers within this withdraws: a comparison takes up to half an hour.
+const SLOWER_TWICE: Micros = Micros::from_secs(3_600);
 /// A retreat is dropped this long after its last loss: the samples that it contradicted have left the window.
 const FORGET: Micros = Micros::from_secs(300);
 /// Time that a retreat may take to reach hosts: a start before that was under the old advice.
@@ -103,6 +108,10 @@ pub(super) struct Retreat {
     /// The connections of the last losses, at most [`LOSSES`], and when each was reported.
     losses: VecDeque<([SocketAddr; 2], Timestamp)>,
     held: Option<Held>,
+    /// When the last advice that was held back was in force again.
+    released: Timestamp,
+    /// When advised transfers were last found to be slower.
+    slower: Option<Timestamp>,
 }
 
 /// Advice that is held back.
@@ -148,6 +157,18 @@ impl Retreat {
         self.held.is_some()
     }
 
+    /// Since when hosts start on the engine's own advice, `None` while it is held back; and whether one client alone had such starts of late.
+    pub(super) fn comparable(&self, now: Timestamp) -> Option<(Timestamp, bool)> {
+        let is_alone = self.heard_before.is_none_or(|(_, at)| now.since(at) > SERIES_SPAN);
+        self.held.is_none().then(|| (self.released.after(NEWS), is_alone))
+    }
+
+    /// Advised transfers are slower than those of the control group.
+    pub(super) fn slower(&mut self, now: Timestamp) -> Verdict {
+        let before = self.slower.replace(now);
+        self.retreat(before.is_some_and(|before| now.since(before) <= SLOWER_TWICE), now)
+    }
+
     /// Takes a report.
     pub(super) fn report(&mut self, flight: &FirstFlight, now: Timestamp) -> Verdict {
         if now.since(self.newest) > SERIES_SPAN {
@@ -183,7 +204,10 @@ impl Retreat {
         }
         self.newest = now;
         self.row.push(client);
-        if self.row.len() < RUN { Verdict::Random } else { self.retreat(now) }
+        if self.row.len() < RUN {
+            return Verdict::Random;
+        }
+        self.retreat(self.held.is_some_and(|held| now.since(held.halved) <= TWICE), now)
     }
 
     /// Whether one more loss of this address counts where it is not the only one. Others may have been alone before.
@@ -211,7 +235,7 @@ impl Retreat {
     pub(super) fn pass(&mut self, now: Timestamp) -> bool {
         let Some(held) = &mut self.held else { return false };
         if held.halved.after(FORGET) <= now {
-            self.held = None;
+            (self.held, self.released) = (None, now);
             return true;
         }
         let returns = held.withdrawn.is_some_and(|until| until <= now);
@@ -243,12 +267,11 @@ impl Retreat {
         before || held.withdrawn.is_some() || self.losses.iter().any(reported)
     }
 
-    fn retreat(&mut self, now: Timestamp) -> Verdict {
+    fn retreat(&mut self, twice: bool, now: Timestamp) -> Verdict {
         // The losses under the old advice are accounted for; the next retreat is about the current advice.
         self.row.clear();
         let Some(own) = &self.own else { return Verdict::Known };
         let cap = default_share(own);
-        let twice = self.held.is_some_and(|held| now.since(held.halved) <= TWICE);
         let withdrawn = twice.then(|| now.after(TWICE));
         self.held = Some(Held { cap, halved: now, withdrawn, grown: now });
         if twice { Verdict::Withdrawn } else { Verdict::Halved }
@@ -265,7 +288,7 @@ impl Retreat {
         held.grown = now;
         held.cap = Window::from_bytes(held.cap.bytes() + own.mss.0 as f64).unwrap_or(held.cap);
         if held.cap >= own.share {
-            self.held = None;
+            (self.held, self.released) = (None, now);
         }
     }
 }

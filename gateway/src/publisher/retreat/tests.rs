@@ -334,6 +334,19 @@ fn a_network_in_which_one_address_alone_has_advised_starts_retreats_by_its_losse
 }
 
 #[test]
+fn what_is_held_back_is_not_compared_and_one_address_is_alone_until_another_starts() {
+    let mut rig = Rig::new(1);
+    let never = Timestamp::default().after(NEWS);
+    assert_eq!(rig.retreat.comparable(at(0)), Some((never, true)));
+    lose_to(&mut rig, &["192.0.2.2"], 0);
+    assert_eq!([0, 300_000, 300_001].map(|ms| rig.retreat.comparable(at(ms)).unwrap().1), [false, false, true]);
+    assert_eq!([rig.retreat.slower(at(0)), rig.retreat.slower(at(3_600_000))], [Verdict::Halved, Verdict::Withdrawn]);
+    assert_eq!((rig.retreat.comparable(at(0)), rig.retreat.slower(at(7_200_001))), (None, Verdict::Halved));
+    rig.pass(7_500_001);
+    assert_eq!(rig.retreat.comparable(at(7_500_001)), Some((at(7_501_001), true)));
+}
+
+#[test]
 fn losses_of_an_address_that_was_alone_do_not_wait_for_one_of_a_neighbour() {
     let mut rig = Rig::new(0);
     assert_eq!(lose_to(&mut rig, &["192.0.2.1"; 5], 0), [Verdict::Random; 5]);

@@ -6,7 +6,7 @@ use spand_proto::no_estimate::Outcomes;
 use spand_proto::units::Segments;
 use tokio::sync::mpsc;
 
-use super::retreats::{flight, lose};
+use super::retreats::{compare, flight, lose};
 use super::*;
 
 const SHARE: f64 = 1_448.0 * 40.0;
@@ -71,6 +71,14 @@ async fn a_retreat_at_one_gateway_is_one_at_the_other() {
     assert_eq!(segments(&one), Some(10));
     flight(&one, 9, 21, false);
     assert_eq!((segments(&one), all(&mut from_one)), (Some(11), Vec::new()), "each lets it grow by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retreat_for_slower_transfers_is_one_at_the_other() {
+    let (one, _, mut from_one) = sharing();
+    compare(&one);
+    let notices = all(&mut from_one);
+    assert!(matches!(notices.as_slice(), [Notice::HeldBack(HeldBack { withdrawn: None, .. })]), "{notices:?}");
 }
 
 #[tokio::test(start_paused = true)]

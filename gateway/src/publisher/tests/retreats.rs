@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use spand_proto::comparison::Place;
 use spand_proto::units::Segments;
 
 use super::*;
@@ -233,4 +234,69 @@ async fn leases_rise_with_the_share_at_the_end_of_a_retreat() {
     settle().await;
     assert_eq!(leased(), 30);
     drop(hosts);
+}
+
+/// Transfers of two clients of the first network, 30 of each in each arm: advised ones take twice as long as controls.
+pub(super) fn compare(published: &Published) {
+    for n in 0..30 {
+        for (client, arm) in [(1, 0), (1, 1), (3, 0), (3, 1)] {
+            let ends = [(HOST, 443).into(), ([198, 51, 1, client], 40_000 + n).into()];
+            let us = (if arm == 0 { 200_000 } else { 100_000 }) + u64::from(n) * 100;
+            let place = Place { class: 2, arm, duration: Micros(us) };
+            published.transfers(&[(network(1), Transfer { ends, place, began: published.now() })]);
+        }
+    }
+}
+
+fn retreats_seen(published: &Published) -> Vec<&'static str> {
+    let entries = published.log(0, 100).0.into_iter();
+    entries.filter(|entry| entry.kind == Kind::Retreat).map(|entry| entry.what).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn advice_that_makes_transfers_slower_is_taken_back_and_returns() {
+    let (published, clock) = publisher(PublisherConfig::default());
+    pass(&clock, 2_000);
+    compare(&published);
+    assert_eq!(retreats_seen(&published), [""; 0], "without an estimate there is nothing to take back");
+    apply(&published, [Event::estimate(estimate(1, SHARE, 2))]);
+    compare(&published);
+    assert_eq!((advised(&published, 9), published.retreats()), ((network(1), Some(10)), 1));
+    compare(&published);
+    assert_eq!(retreats_seen(&published), ["slower"], "what is held back is not compared");
+    flight(&published, 9, 1, false);
+    assert_eq!(advised(&published, 9).1, Some(10), "at most a segment a round trip");
+    pass(&clock, 2_100);
+    flight(&published, 9, 2, false);
+    assert_eq!(advised(&published, 9).1, Some(11));
+
+    pass(&clock, 302_000);
+    settle().await;
+    assert_eq!((advised(&published, 9).1, published.retreats()), (Some(40), 0));
+    compare(&published);
+    assert_eq!(published.retreats(), 0, "a host may not have heard of it yet");
+    pass(&clock, 303_000);
+    compare(&published);
+    assert_eq!(advised(&published, 9).1, Some(10));
+    pass(&clock, 303_100);
+    flight(&published, 9, 3, false);
+    assert_eq!(advised(&published, 9).1, Some(10), "not within a minute of the second one");
+    assert_eq!(retreats_seen(&published), ["slower", "over", "slower_withdrawn"]);
+    assert_eq!(published.measures().retreats_slower.get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slower_transfers_on_advice_of_an_address_say_nothing_of_its_network() {
+    let (published, clock) = publisher(PublisherConfig::default());
+    apply(&published, [Event::estimate(estimate(1, SHARE, 0))]);
+    flight(&published, 8, 1, false);
+    lose(&published, 3, 1..=6);
+    assert_eq!(advised(&published, 3), (own(3), Some(10)));
+    pass(&clock, 2_000);
+    compare(&published);
+    assert_eq!(published.retreats(), 0, "half of them are its own");
+    pass(&clock, 310_000);
+    settle().await;
+    compare(&published);
+    assert_eq!(published.retreats(), 1);
 }

@@ -265,6 +265,29 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
 }
 
 #[tokio::test]
+async fn transfers_that_are_slower_than_the_control_groups_take_advice_back() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let mut client = client(&rig).await;
+    rig.published.apply(Batch { events: vec![Event::estimate(estimate(GOOD, 60.0))], ..Batch::new() });
+    let mut slow = report(1, &["192.0.2.1", "192.0.2.3"].repeat(80));
+    for (n, connection) in (0..).zip(&mut slow.connections) {
+        let is_control = n % 4 < 2;
+        connection.arm = if is_control { v1::Arm::Control } else { v1::Arm::Advised }.into();
+        (connection.remote_port, connection.acknowledged_bytes) = (40_000 + n, 100_000);
+        connection.duration_us = Some(if is_control { 200_000 } else { 300_000 } + u64::from(n) * 10);
+    }
+    let share = async || rig.get("/v1/networks/192.0.2.0/24").await.1["wc_segments"].as_u64();
+    client.report(slow).await.unwrap();
+    assert_eq!(share().await, Some(10));
+    let (_, events) = rig.get("/v1/events").await;
+    let what = events["events"].as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap());
+    assert!(what.clone().any(|what| what == "slower"), "{events}");
+    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    assert!(text.contains("spand_publisher_retreats_slower_total 1"), "{text}");
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn losses_of_one_address_are_advertised_as_a_separate_network() {
     let rig = Rig::new(ApiConfig::default()).await;
     let mut client = client(&rig).await;
