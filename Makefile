@@ -114,6 +114,11 @@ benefit: packages ## Real transfers with and without the product, resumable, 45 
 	$(CARGO) build --release --bin spand-gateway --bin spand-agent --bin benefit
 	./target/release/benefit $(ARGS)
 
+.PHONY: wrong-shares
+wrong-shares: packages ## Real transfers on shares that are wrong, a quarter to four times the right one, half an hour: ARGS="--hosts cubic --paths 20"
+	$(CARGO) build --release -p spand-tests --bin wrong-shares
+	./target/release/wrong-shares $(ARGS)
+
 .PHONY: papers
 papers: packages ## The papers' experiments, in ns-2 or on this kernel, resumable: ARGS="--quick", "--only T1,T3" or "--kernel"
 	@./scripts/packages $(NS_PACKAGES)

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// BBR's estimate at a start. It is set from the share; the acknowledgements of the first segments then confirm or correct it. The kernel
-// never paces a connection's first ten segments. They pass the bottleneck back to back, so the distances of their acknowledgements show
-// its rate, one round trip after the start.
+// BBR's estimate at a start. It is set from the share; the acknowledgements of the first segments (train.h) then confirm or correct it.
 //
-// Fields, modes and gains are those of net/ipv4/tcp_bbr.c. Bandwidths are in its unit: packets in 2^24 microseconds.
+// Fields, modes and gains are those of net/ipv4/tcp_bbr.c.
 
 #pragma once
 
 #include "connection.h"
+#include "train.h"
 
 enum { BBR_STARTUP = 0, BBR_DRAIN = 1, BBR_PROBE_BW = 2 };
 
-#define BW_SCALE 24
 #define BBR_UNIT 256 // a gain of one
 #define HIGH_GAIN (BBR_UNIT * 2885 / 1000 + 1)
 #define DRAIN_GAIN (BBR_UNIT * 1000 / 2885)
@@ -24,10 +22,6 @@ enum { BBR_STARTUP = 0, BBR_DRAIN = 1, BBR_PROBE_BW = 2 };
 #define CHECK_GAIN (BBR_UNIT * 3 / 2)
 // A start's pace in millionths of the share's rate: BBR itself stays below its estimate.
 #define SEED_PACE 950000ull
-// A share below what leaves unpaced in any case says nothing that BBR would not see at once.
-#define UNPACED 10
-// Segments after the first acknowledgement that a rate is taken over, at least.
-#define FEWEST_OF_TRAIN 8
 // Round trips that the share is exceeded for, and that are watched after it; and all of them, where the application rests between.
 #define MOST_CHECKED 5
 #define MOST_WATCHED 10
@@ -60,18 +54,13 @@ enum check {
 
 // A start on BBR.
 struct seeded {
-	u64 began_us;	// of the train of acknowledgements: its first bunch
-	u64 last_us;	// and the newest acknowledgement
-	u32 began_with; // what was delivered by the end of that bunch
-	u32 last_with;	// and by the newest acknowledgement
 	u32 share;	// segments
 	u32 seed;	// bandwidth that BBR goes on from
 	u32 round;	// BBR's at which the check began
 	u32 delivered;	// the highest bandwidth of a round that is watched
 	u8 check;	// enum check
-	u8 in_train;	// whether a train has begun
-	u8 spreads;	// and its first bunch is over
-	u8 unused[5];
+	u8 unused[3];
+	struct train train;
 };
 
 struct {
@@ -125,7 +114,7 @@ INLINE void seed(struct sock *sk, struct seeded *seeded, u32 share)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	u64 rtt_us = tp->srtt_us >> 3;
-	// The last: beyond what BBR's unit holds.
+	// A share below what leaves unpaced shows nothing that BBR would not see at once. The last: beyond what BBR's unit holds.
 	if (share < UNPACED || !rtt_us || (u64)share >> (32 - BW_SCALE) >= rtt_us)
 		return;
 	struct bbr *bbr = bbr_of(sk);
@@ -166,46 +155,6 @@ INLINE void raise(struct bbr *bbr, struct seeded *seeded)
 	count(COUNT_BBR_TOO_LOW);
 }
 
-// Whether an acknowledgement belongs to the bunch before it: it came four times as early as the seed expects what it acknowledges.
-INLINE int is_bunched(const struct tcp_sock *tp, const struct seeded *seeded)
-{
-	u64 acked = tp->delivered - seeded->last_with, time = tp->tcp_mstamp - seeded->last_us;
-	return 4 * time * seeded->seed < acked << BW_SCALE;
-}
-
-// Takes one acknowledgement of the train. Whole bunches are counted, from the end of the first one on: links that aggregate deliver at their
-// own moments, and a part of a bunch has a rate far below the path's.
-INLINE void follow_train(const struct tcp_sock *tp, struct seeded *seeded)
-{
-	if (!seeded->in_train) {
-		seeded->in_train = 1;
-		seeded->spreads = 0;
-		seeded->round = bbr_of((struct sock *)tp)->rtt_cnt;
-	} else if (!is_bunched(tp, seeded)) {
-		seeded->spreads = 1;
-	}
-	seeded->last_us = tp->tcp_mstamp;
-	seeded->last_with = tp->delivered;
-	if (!seeded->spreads) {
-		seeded->began_us = seeded->last_us;
-		seeded->began_with = seeded->last_with;
-	}
-}
-
-// Returns the rate of the train's whole bunches after the first if the path is narrower than the seed: the rate is below the seed's, and
-// the round-trip time has grown by at least half of what a bottleneck of that rate explains. Else 0: an application that rests makes no
-// queue, and neither do late acknowledgements. Called before this acknowledgement is part of the train.
-INLINE u32 narrower(const struct tcp_sock *tp, const struct seeded *seeded, const struct rate_sample *sample, u32 min_rtt_us)
-{
-	u64 segments = seeded->last_with - seeded->began_with, time = seeded->last_us - seeded->began_us;
-	if (segments < FEWEST_OF_TRAIN || (long)time <= 0 || is_bunched(tp, seeded))
-		return 0;
-	u64 train = (segments << BW_SCALE) / time, by_seed = (segments << BW_SCALE) / (seeded->seed | !seeded->seed);
-	u64 late = time > by_seed ? time - by_seed : 0;
-	long grown = sample->rtt_us - (long)min_rtt_us;
-	return train * 10 < (u64)seeded->seed * 7 && grown > 1000 && (u64)grown * 2 > late ? train : 0;
-}
-
 // True if the queue is longer than the segments that leave at once make it.
 INLINE int is_queued(const struct seeded *seeded, const struct rate_sample *sample, u64 min_rtt_us)
 {
@@ -226,18 +175,21 @@ INLINE void check_seed(struct sock *sk, struct seeded *seeded, const struct rate
 		raise(bbr, seeded);
 		return;
 	}
-	if (!seeded->in_train) {
-		follow_train(tp, seeded);
+	struct train *train = &seeded->train;
+	if (!train->begun) {
+		follow_train(train, tp->tcp_mstamp, tp->delivered, seeded->seed);
+		seeded->round = bbr->rtt_cnt;
 	} else if (seeded->check == CHECK_FIRST) {
-		u32 train = narrower(tp, seeded, sample, bbr->min_rtt_us);
-		follow_train(tp, seeded);
-		if (train) {
-			lower(bbr, seeded, train > bandwidth ? train : bandwidth);
+		u32 segments = whole_bunches(train, tp->tcp_mstamp, tp->delivered, seeded->seed);
+		if (segments && is_narrower(train, segments, seeded->seed, sample->rtt_us - (long)bbr->min_rtt_us)) {
+			u32 rate = train_rate(train, segments);
+			lower(bbr, seeded, rate > bandwidth ? rate : bandwidth);
 			return;
 		}
+		follow_train(train, tp->tcp_mstamp, tp->delivered, seeded->seed);
 		if (rounds && sample->is_app_limited) {
 			// Too little was sent to show anything: the next round may.
-			seeded->in_train = 0;
+			train->begun = 0;
 			return;
 		}
 		if (rounds)

@@ -8,6 +8,7 @@
 
 #pragma once
 
+#include "check.h"
 #include "growth.h"
 #include "measure.h"
 
@@ -180,6 +181,8 @@ INLINE void on_acknowledged(struct sock *sk, const struct ack_sample *sample)
 		return;
 	if (connection->measures | connection->half)
 		measure_own(sk, connection, sample);
+	if (connection->checked)
+		check_start(sk, connection, sample);
 	if (connection->phase != PHASE_FLIGHT)
 		return;
 	struct tcp_sock *tp = (struct tcp_sock *)sk;

@@ -178,6 +178,9 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		// Of account for congestion controls of ours only.
 		connection->measures = network.shape >= SHAPE_OWN_THRESHOLD ? MEASURES_FIRST : MEASURES_NOT;
 		connection->half = network.shape == SHAPE_OWN_PACED ? HALF_WAITING : HALF_NOT;
+		// With an open threshold the start searches by itself.
+		connection->checked = settings->check && network.shape == SHAPE_PACED && !held_back &&
+				      start->cwnd >= UNPACED && start->ssthresh != NO_THRESHOLD;
 		connection->first_granted = start->cwnd;
 		connection->first_end = connection->flight_start + connection->flight_bytes;
 	}

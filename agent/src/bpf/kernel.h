@@ -160,6 +160,7 @@ struct tcp_sock {
 
 struct ack_sample {
 	u32 pkts_acked;
+	int rtt_us;
 } READ_THROUGH;
 
 struct rate_sample {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Starts TCP connections at their share of the path (TCP/SPAND section 4). The order to read: model.h, start.h,
-// tables.h, budget.h, connection.h, growth.h, measure.h, congestion.h, report.h, timeout.h, sockets.h, size.h,
+// train.h, tables.h, budget.h, connection.h, growth.h, measure.h, check.h, congestion.h, report.h, timeout.h, sockets.h, size.h,
 // option.h. What connections on BBR have of their own is bbr.bpf.c.
 
 #include "kernel.h"

@@ -5,6 +5,7 @@
 
 #include "kernel.h"
 #include "start.h"
+#include "train.h"
 
 #define NAME_LENGTH 16 // TCP_CA_NAME_MAX
 
@@ -23,7 +24,7 @@ struct settings {
 	char at_start[NAME_LENGTH];
 	char on_bbr[NAME_LENGTH]; // empty: connections on BBR get a window alone
 	u32 pauses; // pauses and their ends so far: odd while advice is paused
-	u32 unused;
+	u32 check;  // whether acknowledgements correct a start on CUBIC or Reno
 	u64 namespace; // cookie of the one network namespace whose sockets are looked at; 0: those of all
 };
 
@@ -95,6 +96,8 @@ enum count {
 	COUNT_NO_OPENING,   // the shape needs what the senders under way say, and nothing is known of them
 	COUNT_LOSS_OVERDUE, // the times of losses give no window
 	COUNT_OTHER_NAMESPACE, // connections of other network namespaces, of which nothing else is counted
+	COUNT_TOO_HIGH,	       // the acknowledgements of a start on CUBIC or Reno showed less than its share
+	COUNT_TOO_LOW,	       // or more
 	COUNT_BBR_SEEDED,      // starts on BBR that it goes on from (bbr.h)
 	COUNT_BBR_TOO_HIGH,    // the acknowledgements of one showed less than its share
 	COUNT_BBR_TOO_LOW,     // or more
@@ -116,6 +119,9 @@ enum measures { MEASURES_NOT = 0, MEASURES_FIRST = 1, MEASURES_ON = 2 };
 
 // Whether half of the first threshold is then sent paced.
 enum half { HALF_NOT = 0, HALF_WAITING = 1, HALF_PACED = 2 };
+
+// What may still correct the first start (check.h).
+enum checked { CHECKED_NOT = 0, CHECKED_BY_TRAIN = 1, CHECKED_BY_QUEUE = 2 };
 
 // A group of closely spaced acknowledgements, and what the ones before it came to. Times are microseconds.
 struct measured {
@@ -157,11 +163,15 @@ struct connection {
 	u8 asks_rtt; // the flag for round trips is ours
 	u8 measures; // enum measures
 	u8 half;     // enum half
+	u8 checked;  // enum checked
+	u8 unused[3];
 	u32 pauses; // `pauses` of the settings when it was established
 	u32 growth; // its rule of slow start (growth.h); 0: the kernel's own, or not any more
 	u32 grown; // the window that it made, in segments
 	u32 fraction; // and the part of a segment that belongs to it, in 2^-20
 	struct measured measured;
+	struct train train; // of the first flight
+	u32 queued_us; // the least round trip of that flight's second half
 };
 
 // A size that an application stated, for the next transfer.

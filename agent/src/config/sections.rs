@@ -182,6 +182,8 @@ pub struct Bpf {
     pub control_seed: u64,
     /// Whether a connection's first timeout comes from the estimate. Default true.
     pub initial_timeout: bool,
+    /// Whether the acknowledgements of its first segments correct a start on CUBIC or Reno, with variant `stay`. Default true.
+    pub check: bool,
     /// Whether every segment carries the sender's window and RTT in a TCP option of 12 bytes. Default false.
     pub window_option: bool,
 }
@@ -303,6 +305,7 @@ impl Default for Bpf {
             control_fraction: 0.05,
             control_seed: 0,
             initial_timeout: true,
+            check: true,
             window_option: false,
         }
     }

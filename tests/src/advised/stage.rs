@@ -90,14 +90,14 @@ impl Stage {
     /// # Errors
     /// Without root, or where the kernel refuses.
     pub fn build(base: &str, networks: &[(NetworkPlan, Option<Advice>)]) -> Result<Self> {
-        Self::build_with(base, Bbr::Window, networks)
+        Self::build_with(base, (Bbr::Window, true), networks)
     }
 
-    /// The same with what connections on BBR get.
+    /// The same with what connections on BBR get, and whether those on CUBIC and Reno are checked.
     ///
     /// # Errors
     /// Without root, or where the kernel refuses.
-    pub fn build_with(base: &str, bbr: Bbr, networks: &[(NetworkPlan, Option<Advice>)]) -> Result<Self> {
+    pub fn build_with(base: &str, starts: (Bbr, bool), networks: &[(NetworkPlan, Option<Advice>)]) -> Result<Self> {
         let plans: Vec<NetworkPlan> = networks.iter().map(|(plan, _)| *plan).collect();
         let lab = Topology::build(&plans)?;
         lab.server.default_congestion_control(base)?;
@@ -107,7 +107,7 @@ impl Stage {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let advised: Vec<(Network, Advice)> =
             networks.iter().filter_map(|(plan, advice)| Some((Network::new(plan.prefix), (*advice)?))).collect();
-        let applier = runtime.block_on(apply(&cgroup, bbr, &advised))?;
+        let applier = runtime.block_on(apply(&cgroup, starts, &advised))?;
         let server = cgroup.enter(|| Server::start_with(&lab.server, lab.port, &Conduct::default()))?;
         Ok(Self { server, applier, _runtime: runtime, truth, record, _cgroup: cgroup, lab })
     }
@@ -158,13 +158,13 @@ fn is_compared_only(advised: &[(Network, Advice)]) -> bool {
     advised.iter().any(|(_, advice)| advice.inputs.shape.is_compared_only())
 }
 
-async fn apply(cgroup: &Cgroup, bbr: Bbr, advised: &[(Network, Advice)]) -> Result<BpfApplier> {
+async fn apply(cgroup: &Cgroup, (bbr, check): (Bbr, bool), advised: &[(Network, Advice)]) -> Result<BpfApplier> {
     let mode = if is_compared_only(advised) { Mode::Paper } else { Mode::Careful };
     let mut config = Config { apply: ApplyMethod::Bpf, mode, ..Config::default() };
     // Names of congestion controls are the whole machine's.
     config.bpf.name = format!("s{}", std::process::id());
     config.bpf.control_fraction = 0.0;
-    config.bpf.bbr = bbr;
+    (config.bpf.bbr, config.bpf.check) = (bbr, check);
     cgroup.folder().clone_into(&mut config.bpf.cgroup);
     // The server of that cgroup is in another one than this.
     config.bpf.namespaces = Namespaces::All;

@@ -82,6 +82,8 @@ pub(super) fn all() -> Vec<Scenario> {
         rough(("bbr", &[Arm::Bbr])),
         on_bbr(),
         rough_on_bbr(),
+        together_on_bbr(),
+        crowd_on_bbr(),
         flights("flight-passive", false),
         flights("flight-active", true),
         quick(),
@@ -293,6 +295,23 @@ fn rough_on_bbr() -> Scenario {
         congestion_control: Arm::Bbr.congestion_control(),
         ..scenario
     }
+}
+
+/// Several senders of hosts on BBR on one path.
+fn together_on_bbr() -> Scenario {
+    let scenario = together(("", &[Arm::Bbr]));
+    let sites = scenario.sites.iter().filter(|site| site.senders != Senders::All(Arm::Cubic)).cloned().collect();
+    let congestion_control = Arm::Bbr.congestion_control();
+    Scenario { family: "bbr-together", question: Question::OnBbr, congestion_control, sites, ..scenario }
+}
+
+/// A crowd of hosts on BBR.
+fn crowd_on_bbr() -> Scenario {
+    let (_, case, path, arrivals, clients) = CROWDS[1];
+    let scenario = crowd(("bbr-crowd-10-81", case, path, arrivals, clients));
+    let sites =
+        (0..).zip([Arm::Product, Arm::Bbr]).map(|(n, arm)| Site { clients, ..site(case, arm, path, n) }).collect();
+    Scenario { congestion_control: Arm::Bbr.congestion_control(), sites, ..scenario }
 }
 
 fn flights(family: &'static str, active: bool) -> Scenario {

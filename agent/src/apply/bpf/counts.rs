@@ -5,7 +5,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::apply::ApplyCounts;
 
 /// `enum count` of `bpf/tables.h`, in its order.
-pub(super) const NAMES: [&str; 32] = [
+pub(super) const NAMES: [&str; 34] = [
     "started",
     "restarted",
     "control",
@@ -34,6 +34,8 @@ pub(super) const NAMES: [&str; 32] = [
     "no_opening",
     "loss_overdue",
     "other_namespace",
+    "share_too_high",
+    "share_too_low",
     "bbr_seeded",
     "bbr_too_high",
     "bbr_too_low",

@@ -109,6 +109,7 @@ pub(super) struct Settings {
     pub(super) names: [[u8; NAME_BYTES]; 4],
     /// Pauses and their ends so far: odd while advice is paused.
     pub(super) pauses: u32,
+    pub(super) check: bool,
     /// Cookie of the one network namespace whose sockets are looked at; `None` for all.
     pub(super) namespace: Option<u64>,
 }
@@ -126,7 +127,7 @@ pub(super) fn settings(policy: &[u8], settings: &Settings) -> Vec<u8> {
         .u32(u32::from(settings.initial_timeout))
         .bytes(settings.names.as_flattened())
         .u32(settings.pauses)
-        .u32(0)
+        .u32(u32::from(settings.check))
         .u64(settings.namespace.unwrap_or(0))
         .done()
 }

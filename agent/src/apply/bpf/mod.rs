@@ -90,6 +90,7 @@ impl BpfApplier {
             },
             write_option: config.bpf.window_option,
             initial_timeout: config.bpf.initial_timeout,
+            check: config.bpf.check,
             names: [names.on_cubic, names.on_reno, names.at_start, on_bbr],
             pauses: 0,
             namespace: match config.bpf.namespaces {

@@ -1,6 +1,6 @@
 //! Tables of crowds: one kind of sender on each of several equal paths, or two kinds on one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::cells::arms;
@@ -101,7 +101,7 @@ pub(super) fn write(text: &mut String, results: &[&RunResult]) -> Summary {
     let case = cases.join(", ");
     match arms.iter().find_map(|arm| arm.strip_prefix(&beside("product", ""))) {
         Some(other) => halves(text, results, &case, other),
-        None => wholes(text, results, &case, arms.iter().map(String::as_str).filter(|arm| *arm != "cubic")),
+        None => wholes(text, results, &case, &arms),
     }
 }
 
@@ -109,22 +109,23 @@ fn kinds() -> impl Iterator<Item = Of> {
     MIX.into_iter().map(|(bytes, _)| Of::Size(bytes)).chain([Of::OverBound])
 }
 
-/// One kind of sender on each path, against CUBIC from ten.
-fn wholes<'a>(text: &mut String, results: &[&RunResult], case: &str, others: impl Iterator<Item = &'a str>) -> Summary {
+/// One kind of sender on each path, against the host's congestion control from ten.
+fn wholes(text: &mut String, results: &[&RunResult], case: &str, arms: &BTreeSet<String>) -> Summary {
     let mut summary = Summary::default();
     let whole = |arm| Group { arm, odd: false };
-    let cubic = whole("cubic");
+    let plain = if arms.contains("cubic") { "cubic" } else { "bbr" };
+    let base = whole(plain);
     let columns: Vec<String> = kinds().map(Of::words).collect();
     writeln!(
         text,
-        "\nChange against `cubic` (mean of parts of the time with its 95 % interval), and its own mean in ms (time over bound: \
+        "\nChange against `{plain}` (mean of parts of the time with its 95 % interval), and its own mean in ms (time over bound: \
          relative to the bound, all sizes together):\n\n| all senders | {} | sent again |\n|{}",
         columns.join(" | "),
         " --- |".repeat(columns.len() + 2)
     )
     .ok();
     let own: Vec<String> = kinds()
-        .map(|of| match (of, cubic.mean(results, of)) {
+        .map(|of| match (of, base.mean(results, of)) {
             (_, None) => "-".to_owned(),
             (Of::OverBound, Some(mean)) => percent(mean),
             (Of::Size(_), Some(mean)) => format!("{mean:.0}"),
@@ -133,10 +134,10 @@ fn wholes<'a>(text: &mut String, results: &[&RunResult], case: &str, others: imp
     let row = |arm: &str, cells: &[String], again: f64| {
         format!("| {arm} | {} | {:.1} % |\n", cells.join(" | "), again * 100.0)
     };
-    *text += &row("cubic", &own, cubic.again(results));
-    for arm in others {
+    *text += &row(plain, &own, base.again(results));
+    for arm in arms.iter().map(String::as_str).filter(|arm| *arm != plain) {
         let ours = whole(arm);
-        let changes: Vec<(Of, Option<Mean>)> = kinds().map(|of| (of, change(results, of, ours, cubic))).collect();
+        let changes: Vec<(Of, Option<Mean>)> = kinds().map(|of| (of, change(results, of, ours, base))).collect();
         let cells: Vec<String> = changes.iter().map(|(_, by)| by.map_or("-".to_owned(), with_interval)).collect();
         *text += &row(arm, &cells, ours.again(results));
         if arm != "product" {
@@ -149,7 +150,7 @@ fn wholes<'a>(text: &mut String, results: &[&RunResult], case: &str, others: imp
             };
             summary.judge(format!("crowd, {case}: {}", of.words()), by, target);
         }
-        let (again, most) = (ours.again(results), cubic.again(results));
+        let (again, most) = (ours.again(results), base.again(results));
         summary.findings.push(Finding {
             what: format!("crowd, {case}: sent again"),
             found: format!("{:.1} %", again * 100.0),
