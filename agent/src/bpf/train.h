@@ -62,7 +62,7 @@ INLINE u32 whole_bunches(const struct train *train, u32 now_us, u32 delivered, u
 	return segments;
 }
 
-// The bandwidth of so many of its segments.
+// The bandwidth of N of its segments.
 INLINE u32 train_rate(const struct train *train, u32 segments)
 {
 	u32 time = train->last_us - train->began_us;
