@@ -140,6 +140,7 @@ fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// One path: without advice and with each share, in turns.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
 fn time(host: Host, name: &str, way: &Way, arguments: &Arguments) -> Result<()> {
     let right = host.share(way);
     let pipe = Host::Bbr.share(way);
