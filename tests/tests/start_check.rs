@@ -1,4 +1,4 @@
-//! Starts on a path of the lab: what their acknowledgements show of the share, and what comes of it.
+//! Starts with right and wrong shares on a path of the lab: their acknowledgements correct the wrong ones.
 
 #![expect(clippy::unwrap_used, reason = "what a test stands on either works or fails it")]
 
@@ -116,6 +116,9 @@ fn acknowledgements_in_bunches_are_no_narrow_path() {
     assert!(high.too_high > u64::from(TRANSFERS) / 2, "{high:?}");
     let cubic = Host { bunched: BUNCHED, ..ON_CUBIC }.of(PIPE);
     assert_eq!((cubic.too_high, cubic.too_low), (0, 0), "{cubic:?}");
+    // Bunches show no rate: round trips that do not grow raise the threshold.
+    let low = Host { bunched: BUNCHED, ..ON_CUBIC }.of(PIPE / 4);
+    assert!(low.too_low > u64::from(TRANSFERS) / 2 && low.too_high == 0, "{low:?}");
 }
 
 #[test]

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A start on CUBIC or Reno corrected by its own path. One round trip after it, the acknowledgements of the ten unpaced segments (train.h)
-// show a rate that the share can be held against. Where they come in bunches they show none: at the end of the first flight, round trips
-// that have not grown show a path that is not full.
+// Corrects a connection's first start on CUBIC or Reno by its own path. One round trip after the start, the acknowledgements of the ten
+// unpaced segments (train.h) show a rate that the share can be held against. Acknowledgements in bunches show none. At the end of the
+// first flight, round trips that have not grown show a path that is not full. Nothing is corrected after an idle time, after a loss, or
+// where slow start has no threshold. BBR's check is bbr.h.
 
 #pragma once
 
 #include "connection.h"
 
-// In segments a round trip: the bandwidth that the window takes, by the round trip that the start is planned with.
+// The bandwidth of a window in a round trip.
 INLINE u32 bandwidth_of(u64 window, u64 rtt_us)
 {
 	return window >> (32 - BW_SCALE) >= rtt_us ? 0xffffffff : (window << BW_SCALE) / rtt_us;
@@ -32,7 +33,8 @@ INLINE void lower(struct tcp_sock *tp, u32 window)
 	count(COUNT_TOO_HIGH);
 }
 
-// The path is wider, and not full: slow start goes on, as far as the path was seen to hold; half as much again where that is not known.
+// The path is wider, and not full. Slow start goes on to this window, and no further than the path was seen to hold, or twice the threshold
+// where that is not known. Less than half as much again is left alone.
 INLINE void raise(struct tcp_sock *tp, u32 window)
 {
 	struct network *network = network_of(tp);

@@ -76,7 +76,7 @@ impl Difference {
     /// How far the mean of the first of each pair lies above that of the second, by post-stratification (Neyman 1934; Holt and Smith
     /// 1979): the difference within each stratum, weighted by the part of both arms that lies in it, so that what sizes each arm
     /// happened to get makes none. The interval is Welch's, for unequal variances, with the freedom of the weighted sum (Welch,
-    /// Satterthwaite), and as sure as `normal` is ([`NORMAL_95`], [`NORMAL_99`]). Strata with fewer than five in an arm are left out.
+    /// Satterthwaite), of the level that `normal` stands for ([`NORMAL_95`], [`NORMAL_99`]). Strata with fewer than five in an arm are left out.
     /// `None` where that is all.
     pub fn of<'a>(strata: impl Iterator<Item = [&'a Tally; 2]> + Clone, normal: f64) -> Option<Self> {
         let compared = strata.filter(|arms| is_comparable(*arms));

@@ -151,7 +151,7 @@ fn time(host: Host, name: &str, way: &Way, arguments: &Arguments) -> Result<()> 
         let plan = NetworkPlan { prefix, clients: 1, path: way.config(arguments.seed) };
         let advice = factor.map(|factor| {
             let mut advice = Advice::start((factor * right).round().max(1.0) as u32, 0, way.mss, way.rtt());
-            // A share that is too low may come from a crowd; one that is too high from times when the path was wider.
+            // A crowd makes a share too low and leaves this as it is. A path that was wider makes both too high.
             advice.inputs.bdp_bytes = (pipe * factor.max(1.0)) as u64 * way.mss;
             advice
         });
