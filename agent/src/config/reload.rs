@@ -79,7 +79,7 @@ mod tests {
             "apply = \"route\"\nmode = \"observe\"\nstate_dir = \"/srv/a\"\n[gateway]\nurl = \"http://[::1]:1\"\n\
              [policy]\ncap_segments = 20\nlifetime_s = 30\n[destinations]\nexclude = [\"192.0.2.0/24\"]\n\
              caps = { \"10.0.0.0/8\" = 9 }\n[start]\ngrowth = \"dbc\"\n[[start.for]]\nprefixes = [\"10.0.0.0/8\"]\ngrowth = \"standard\"\n[holdout]\nfraction = 0.5\nseed = 3\n[bpf]\ncontrol_fraction = 0.5\n\
-             bbr = \"full\"\ncgroup = \"/srv/c\"\n[tls]\nkey = \"k\"\n[process]\nuser = \"u\"\n[log]\nfilter = \"debug\"",
+             bbr = \"window\"\ncgroup = \"/srv/c\"\n[tls]\nkey = \"k\"\n[process]\nuser = \"u\"\n[log]\nfilter = \"debug\"",
         );
         let Reloaded { config: after, in_force, needs_restart } = old.reloaded(&new);
         let decides = [

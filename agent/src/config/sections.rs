@@ -170,7 +170,7 @@ pub struct Bpf {
     pub namespaces: Namespaces,
     /// How a start reaches a socket. Default `stay`.
     pub variant: Variant,
-    /// What connections on BBR get. Default `window`.
+    /// What connections on BBR get. Default `full`.
     pub bbr: Bbr,
     /// First part of the names of the congestion controls, 1 to 9 of `a-z`, `0-9` and `_`. Default `spand`. Several agents
     /// on one machine need one each.
@@ -204,9 +204,9 @@ pub enum Namespaces {
 #[serde(rename_all = "snake_case")]
 pub enum Bbr {
     /// An initial window, beyond which BBR goes by its own measurements.
-    #[default]
     Window,
     /// The share as BBR's estimate and rate, checked by the first acknowledgements.
+    #[default]
     Full,
 }
 

@@ -114,7 +114,7 @@ pub(super) fn struct_ops(config: &Config) -> Check {
 
 pub(super) fn congestion_control(config: &Config) -> Check {
     const NAME: &str = "congestion_control";
-    let Some(default) = read("/proc/sys/net/ipv4/tcp_congestion_control") else {
+    let Some(default) = probe::default_control() else {
         return Check::unknown(NAME, "the kernel does not say which one is the default", "mount /proc");
     };
     if ["cubic", "reno"].contains(&default.as_str()) {
@@ -137,8 +137,9 @@ pub(super) fn congestion_control(config: &Config) -> Check {
 pub(super) fn bbr_start(config: &Config) -> Check {
     const NAME: &str = "bbr_start";
     if config.bpf.bbr == Bbr::Window || config.apply != ApplyMethod::Bpf {
-        return Check::ok(NAME, "bpf.bbr = \"full\" is not asked for: connections on BBR get a window alone");
+        return Check::ok(NAME, "bpf.bbr = \"full\" is not in force: connections on BBR get a window alone");
     }
+    let is_default = probe::default_control().as_deref() == Some("bbr");
     let (lack, to_do) = match (config.bpf.variant, probe::bbr()) {
         (Variant::Sockops, _) => {
             ("bpf.variant is \"sockops\"".to_owned(), "set bpf.variant to stay or hand_over, or bpf.bbr to window")
@@ -149,7 +150,12 @@ pub(super) fn bbr_start(config: &Config) -> Check {
         (_, Err(lack)) => (lack.to_string(), "set bpf.bbr to window, unless another kernel will run here"),
         (_, Ok(_)) => return Check::ok(NAME, "connections on BBR start with rate and estimate"),
     };
-    Check::warn(NAME, format!("connections on BBR get a window alone: {lack}"), to_do)
+    let found = format!("connections on BBR get a window alone: {lack}");
+    if is_default {
+        Check::warn(NAME, found, to_do)
+    } else {
+        Check::ok(NAME, format!("{found}; bbr is not this host's default"))
+    }
 }
 
 pub(super) fn idle_restart(method: ApplyMethod) -> Check {

@@ -16,6 +16,11 @@ mod mounts;
 pub(crate) use bbr::{Lack, Prototype, bbr};
 pub(crate) use jit::{Jit, jit};
 
+/// The congestion control of sockets that choose none.
+pub(crate) fn default_control() -> Option<String> {
+    read("/proc/sys/net/ipv4/tcp_congestion_control")
+}
+
 /// One thing that was looked at.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub(crate) struct Finding {
@@ -172,7 +177,7 @@ fn skips_programs(types: &[u8]) -> bool {
 }
 
 fn congestion_control() -> Finding {
-    let name = read("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_else(|| "not known".to_owned());
+    let name = default_control().unwrap_or_else(|| "not known".to_owned());
     let note = name.starts_with("bbr").then_some(
         "BBR begins with the route's initcwnd, but paces from its own first guess of the rate and keeps no slow-start \
          threshold: less of the advice has an effect",
@@ -182,7 +187,7 @@ fn congestion_control() -> Finding {
 
 /// Whether slow start may go by another rule: that needs a congestion control of ours on CUBIC or Reno.
 fn growth() -> Finding {
-    let name = read("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default();
+    let name = default_control().unwrap_or_default();
     let lacking = if !Path::new(BTF).exists() {
         Some("no (the kernel has no type information: CONFIG_DEBUG_INFO_BTF)".to_owned())
     } else if takes_congestion_controls() == Some(false) {

@@ -12,11 +12,12 @@ use libbpf_rs::{
     ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, PrintLevel, ProgramInput,
 };
 use spand_proto::operator::Failure;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::bbr::OnBbr;
 use super::layout;
 use crate::config::{Bbr, Variant};
+use crate::probe;
 
 pub(super) static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/spand.bpf.o"));
 
@@ -169,7 +170,13 @@ fn load_on_bbr(others: &Object, variant: Variant, names: &Names) -> Option<OnBbr
     match loaded {
         Ok(on_bbr) => Some(on_bbr),
         Err(reason) => {
-            warn!("bpf.bbr = \"full\" is not possible here, and connections on BBR get a window alone: {reason}");
+            let sentence = "bpf.bbr = \"full\" is not possible here, and connections on BBR get a window alone";
+            // Where BBR is not the default few connections are on it, or none.
+            if probe::default_control().as_deref() == Some("bbr") {
+                warn!("{sentence}: {reason}");
+            } else {
+                info!("{sentence}: {reason}");
+            }
             None
         }
     }

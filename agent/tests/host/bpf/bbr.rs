@@ -140,9 +140,9 @@ fn controls_and_refused_connections_are_plain_bbr_from_the_first_segment_to_the_
 }
 
 #[test]
-fn connections_on_bbr_get_a_window_alone_unless_all_is_asked_for() {
+fn connections_on_bbr_get_a_window_alone_where_that_is_asked_for_or_socket_options_are() {
     in_namespace("bpf_bbr_window", || async {
-        for (number, bpf) in [(114, ""), (115, "bbr = \"full\"\nvariant = \"sockops\"")] {
+        for (number, bpf) in [(114, "bbr = \"window\""), (115, "bbr = \"full\"\nvariant = \"sockops\"")] {
             let host = Host::new(number, "paper", "bbr", bpf).await;
             let (mut server, client) = host.accepted();
             lose_all(&client);
