@@ -76,7 +76,7 @@ fn halves(message: &[u8]) {
 
 fn again(message: &[u8]) {
     match read_again(message) {
-        Ok(index) => assert_eq!(read_again(&write_again(index)), Ok(index)),
+        Ok(buckets) => assert_eq!(read_again(&write_again(&buckets)), Ok(buckets)),
         Err(error) => say(&error),
     }
 }
@@ -101,7 +101,7 @@ fn batch(message: &[u8]) -> Option<Batch> {
 /// `None` where a message that is full by another's writing has no room for all.
 fn written(batch: &Batch) -> Option<Vec<u8>> {
     let mut writer = BatchWriter::new(batch.gateway, batch.tap, batch.bucket);
-    batch.cells.iter().all(|(network, cell)| writer.add(*network, cell)).then(|| writer.finish_as(batch.place))
+    batch.cells.iter().all(|(network, cell)| writer.add(*network, cell)).then(|| writer.finish())
 }
 
 /// A table takes the cells at the time of the first, among samples of its own, and again in the other order.

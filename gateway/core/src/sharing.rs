@@ -10,6 +10,9 @@ use crate::flow::sample::ConnectionId;
 use crate::flow::tuple::Tuple;
 use crate::wire::segment::Segment;
 
+/// Gateways of a cluster, whose numbers go from 1 to this: as many as one network and bucket has cells of.
+pub const MOST_GATEWAYS: u16 = 64;
+
 /// The number of a gateway among those that share.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct GatewayId(pub u16);

@@ -17,7 +17,6 @@ const REFUSED = {
   prefix_list: ["its list of prefixes makes other networks", "give all gateways the same traffic.prefix_list"],
   format: ["it writes a format that this gateway does not read", "upgrade the older gateway"],
   clock: ["its clock is off by more than a bucket", "synchronise the clocks of both gateways"],
-  too_many: ["there are too many gateways", "divide the gateways into clusters (share.cluster)"],
 };
 const refused = (reason) => REFUSED[reason] ?? [words(reason), "see the log of this gateway"];
 
@@ -116,16 +115,12 @@ export function gateways(failed) {
   }
 
   /** What keeps gateways from sharing, in sentences; of single ones more is in the table. */
-  function faults({ link, members: others, messages_refused_by_reason: reasons }, since) {
+  function faults({ link, members: others }, since) {
     const found = [];
     if (link.state === "down") found.push(`Nothing gets through to other gateways${since}: ${link.reason}. ${LINK_TO_DO}`);
     if (link.state === "degraded") found.push(`Nothing is kept for gateways that are away${since}: ${link.reason}. What is not kept comes again afterwards.`);
     const away = others.filter(({ incompatible }) => incompatible !== null);
     if (away.length > 0) found.push(`Cells of ${away.slice(0, 3).map(named).join(", ")}${away.length > 3 ? ` and ${count(away.length - 3)} more` : ""} do not count.`);
-    if (reasons.too_many > 0) {
-      const [why, wayOut] = refused("too_many");
-      found.push(`Cells of gateways beyond the limit do not count: ${why}; ${wayOut}.`);
-    }
     return found;
   }
 

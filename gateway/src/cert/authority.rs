@@ -138,7 +138,7 @@ impl Authority {
         key: &KeyPair,
         name: &Name,
         addresses: &[Address],
-        usage: ExtendedKeyUsagePurpose,
+        usages: Vec<ExtendedKeyUsagePurpose>,
         validity: Validity,
     ) -> Result<String, Failure> {
         let mut params = CertificateParams::default();
@@ -148,7 +148,7 @@ impl Authority {
         params.not_after = validity.end.into();
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![usage];
+        params.extended_key_usages = usages;
         params.use_authority_key_identifier_extension = true;
         for name in names::all(name, addresses) {
             params.subject_alt_names.push(match name {

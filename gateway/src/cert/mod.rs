@@ -59,6 +59,9 @@ pub struct Issue {
     /// For the gateway instead of an agent
     #[arg(long)]
     server: bool,
+    /// With --server: good for a client, too, as of a NATS server, which shows it to others
+    #[arg(long, requires = "server")]
+    client: bool,
     /// For how many days the certificate is valid; 90, with --server 365, unless given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_DAYS))]
     days: Option<u32>,
@@ -118,8 +121,8 @@ fn init(arguments: &Init, now: SystemTime) -> Result<String, Failure> {
 }
 
 fn issue(arguments: &Issue, now: SystemTime) -> Result<String, Failure> {
-    let Issue { name, address, server, days, dir, out } = arguments;
-    if *server && address.is_empty() {
+    let Issue { name, address, server, client, days, dir, out } = arguments;
+    if *server && !client && address.is_empty() {
         return Err(Failure::Usage(
             "a gateway's certificate needs --address: each name or address by which `gateway.url` of agents names the gateway"
                 .to_owned(),
@@ -138,8 +141,12 @@ fn issue(arguments: &Issue, now: SystemTime) -> Result<String, Failure> {
     let folder = out.as_deref().unwrap_or(dir);
     files::check_free(folder, name.as_str())?;
     let key = files::generate()?;
-    let usage = if *server { ExtendedKeyUsagePurpose::ServerAuth } else { ExtendedKeyUsagePurpose::ClientAuth };
-    let certificate = authority.sign(&key, name, address, usage, validity)?;
+    let usages = match (server, client) {
+        (true, true) => vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
+        (true, false) => vec![ExtendedKeyUsagePurpose::ServerAuth],
+        (false, _) => vec![ExtendedKeyUsagePurpose::ClientAuth],
+    };
+    let certificate = authority.sign(&key, name, address, usages, validity)?;
     let (key_path, path) = files::write_pair(folder, name.as_str(), &key, &certificate)?;
 
     let mut output = format!("wrote {} and {}\n", key_path.display(), path.display());
@@ -152,6 +159,12 @@ fn issue(arguments: &Issue, now: SystemTime) -> Result<String, Failure> {
 
 /// Where the files belong, and the lines of the configuration that name them.
 fn destination(arguments: &Issue, key: &Path, certificate: &Path) -> String {
+    if arguments.client {
+        return format!(
+            "Bring both and {} to the NATS server, as /etc/nats/server.key, /etc/nats/server.pem and /etc/nats/ca.pem (docs/share.md)\n",
+            arguments.dir.join("ca.pem").display()
+        );
+    }
     let (program, machine, more) = if arguments.server {
         let first = arguments.address.iter().find_map(Address::as_ip);
         let listen =

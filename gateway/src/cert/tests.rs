@@ -122,6 +122,12 @@ fn a_certificate_says_whom_it_names_for_what_and_how_long() {
         assert_eq!(days(one), 365);
         assert!(!one.is_ca());
     });
+    let output = now(dir, "issue nats-1.example.net --server --client").unwrap();
+    assert!(output.contains("to the NATS server, as /etc/nats/server.key"), "{output}");
+    certificate(&dir.join("nats-1.example.net.pem"), |one| {
+        let usage = one.extended_key_usage().unwrap().unwrap().value;
+        assert!(usage.client_auth && usage.server_auth);
+    });
     certificate(&dir.join("web-1.pem"), |one| {
         let usage = one.extended_key_usage().unwrap().unwrap().value;
         assert!(usage.client_auth && !usage.server_auth);

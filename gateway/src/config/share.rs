@@ -5,13 +5,11 @@ use std::num::{NonZeroU16, NonZeroU32};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
+use spand_core::sharing::{GatewayId, MOST_GATEWAYS, Pseudonyms, Sharing, TapId};
 use tonic::transport::Uri;
 
 use super::Config;
 
-/// Largest number of a gateway, and of a mirror group.
-const MOST_GATEWAYS: u16 = 1_023;
 /// Servers that can be named.
 const MOST_SERVERS: usize = 32;
 /// Port of a server where none is named.
@@ -30,7 +28,7 @@ pub struct Share {
     pub cluster: String,
     /// The site of the servers: gateways of a cluster may be at several. Default "main".
     pub site: String,
-    /// This gateway's number in the cluster, from 1 to 1,023. Needed with servers.
+    /// This gateway's number in the cluster, from 1 to 64. Needed with servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<NonZeroU16>,
     /// The mirror group, where taps of several gateways see the same packets. Default none.
@@ -282,7 +280,7 @@ mod tests {
             ("[share]\nservers = [\"https://nats-1\"]\n", "write tls://name:port"),
             ("[share]\nservers = [\"tls://a:b@nats-1\"]\n", "holds a user or a password"),
             ("[share]\nservers = [\"tls://nats-1\"]\n", "needs share.gateway"),
-            ("[share]\nservers = [\"tls://nats-1\"]\ngateway = 1024\n", "choose 1 to 1023"),
+            ("[share]\nservers = [\"tls://nats-1\"]\ngateway = 1024\n", "choose 1 to 64"),
             ("[share]\nservers = [\"tls://nats-1\"]\ngateway = 1\n", "needs share.secret"),
         ];
         for (text, expected) in cases {

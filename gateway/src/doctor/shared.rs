@@ -15,7 +15,6 @@ pub(super) struct Shared {
     configured: bool,
     link: Link,
     members: Vec<Member>,
-    messages_refused_by_reason: Refused,
     agents: usize,
 }
 
@@ -25,12 +24,6 @@ struct Link {
     state: String,
     since: Option<String>,
     reason: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Refused {
-    too_many: u64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -95,11 +88,6 @@ fn members(shared: &Shared) -> Option<Check> {
         faults.push(format!("cells of {} do not count: {fault}", named(member)));
         to_do.push(way_out);
     }
-    if shared.messages_refused_by_reason.too_many > 0 {
-        let (fault, way_out) = fault("too_many");
-        faults.push(format!("cells of gateways beyond the limit do not count: {fault}"));
-        to_do.push(way_out);
-    }
     to_do.sort_unstable();
     to_do.dedup();
     match (shared.members.len(), faults.as_slice()) {
@@ -125,7 +113,6 @@ fn fault(reason: &str) -> (&str, &'static str) {
         }
         "format" => ("it writes a format that this gateway does not read", "upgrade the older gateway"),
         "clock" => ("its clock is off by more than a bucket", "synchronise the clocks of both gateways"),
-        "too_many" => ("there are too many gateways", "divide the gateways into clusters (share.cluster)"),
         other => (other, "see the log of this gateway"),
     }
 }
@@ -226,13 +213,11 @@ mod tests {
         let down = json!({ "link": { "state": "down", "reason": "no server answers" } });
         let degraded = json!({ "link": { "state": "degraded", "reason": "the NATS stream elects" } });
         let connecting = json!({ "link": { "state": "connecting" } });
-        let refused = json!({ "messages_refused_by_reason": { "too_many": 3 } });
         let none = json!({});
         let cases = [
             (&down, json!({}), "share_link", "no server answers", "share.servers"),
             (&degraded, json!({}), "share_link", "away: the NATS stream elects", "nats stream info"),
             (&connecting, json!({}), "share_link", "not connected", "share.servers"),
-            (&refused, json!({}), "share_members", "too many", "share.cluster"),
             (
                 &none,
                 json!({ "incompatible": "prefix_list" }),

@@ -138,6 +138,11 @@ impl Published {
         self.shared.insight.note(self.now(), Kind::Part, name, what);
     }
 
+    /// What another gateway saw of networks lies far from what all others did.
+    pub(crate) fn outlier_found(&self, what: String) {
+        self.shared.insight.note(self.now(), Kind::Part, "gateway_outlier", what);
+    }
+
     /// Other prefixes make networks from now on: hosts read the reason `administrator` for those that they no longer make.
     pub(crate) fn made_by(&self, partition: Partition) {
         self.shared.state.write().made_by = Some(partition);

@@ -1,6 +1,6 @@
 //! The engine threads' ends of sharing: cells out, cells of others in. Nothing here waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use spand_core::engine::Engine;
 use spand_core::halves::Halves;
 use spand_core::memory::{allocated_for, boxed};
+use spand_core::sharing::GatewayId;
 use spand_core::window::bucket::{Contribution, RemoteRtt};
 use spand_core::window::cells::{Cell, CellRefused};
 use spand_core::window::record::REMOTES_PER_BUCKET;
@@ -36,6 +37,10 @@ const HALVES: usize = 8_192;
 const LAG_SHOWN: Duration = Duration::from_secs(1);
 /// Networks whose cells are sent again between two looks at packets.
 const AGAIN: usize = 64;
+/// Buckets that may wait to be sent again to single gateways; more are asked for again.
+const ASKED: usize = 64;
+/// How often the hub sees what became of cells.
+const COUNTED: Duration = Duration::from_millis(100);
 
 /// Bytes of what may wait between N engines and the hub.
 pub(super) const fn most_bytes(engines: usize) -> usize {
@@ -46,8 +51,10 @@ pub(super) const fn most_bytes(engines: usize) -> usize {
     to_hub.saturating_add(FOR_ENGINE.saturating_mul(cell + size_of::<ToEngine>()).saturating_mul(engines))
 }
 
+/// Cells for all gateways, or for one.
+pub(super) type List = (Option<GatewayId>, Vec<(Network, Cell)>);
 /// Lists of cells on their way to the hub.
-pub(super) type Cells = mpsc::Sender<Vec<(Network, Cell)>>;
+pub(super) type Cells = mpsc::Sender<List>;
 
 /// What the hub sends to an engine.
 #[derive(Debug)]
@@ -56,6 +63,8 @@ pub(super) enum ToEngine {
     Cell(Topic, Network, Box<Cell>),
     /// Send the cells from this bucket on again.
     SendAgain(u64),
+    /// Send those of this bucket to this gateway.
+    SendTo(GatewayId, u64),
 }
 
 /// The hub's end towards one engine.
@@ -88,8 +97,22 @@ pub(crate) struct EngineEnd {
     own: EngineCounts,
     /// From which bucket on cells are to be sent again: asked for by the hub, or because one had no room.
     again_from: Option<u64>,
-    /// Networks whose cells are being sent again, in reverse order, and from which bucket on.
-    again: (Vec<Network>, u64),
+    /// Buckets that single gateways asked for.
+    asked: VecDeque<(GatewayId, u64)>,
+    again: Again,
+    /// When the hub was last shown what became of cells.
+    counted: Option<Instant>,
+}
+
+/// Cells that are being sent again.
+#[derive(Debug, Default)]
+struct Again {
+    /// Networks to come, in reverse order.
+    networks: Vec<Network>,
+    /// From this bucket on,
+    from: u64,
+    /// or that bucket alone, to this gateway.
+    to: Option<GatewayId>,
 }
 
 /// How long cells took that count.
@@ -125,7 +148,7 @@ impl Lags {
 }
 
 /// Where the engines' cells come to the hub.
-pub(super) fn cells() -> (Cells, mpsc::Receiver<Vec<(Network, Cell)>>) {
+pub(super) fn cells() -> (Cells, mpsc::Receiver<List>) {
     mpsc::channel(LISTS)
 }
 
@@ -142,7 +165,9 @@ pub(super) fn ends(cells: Cells, status: ShareStatus) -> (EngineEnd, HubEnd) {
         lags: Lags { status, largest: BTreeMap::new() },
         own: EngineCounts::default(),
         again_from: None,
-        again: (Vec::new(), 0),
+        asked: VecDeque::new(),
+        again: Again::default(),
+        counted: None,
     };
     (end, HubEnd { engine, counts, halves })
 }
@@ -155,11 +180,20 @@ impl EngineEnd {
         let mut cells = engine.take_cells();
         while !cells.is_empty() {
             let rest = cells.split_off(cells.len().min(AT_ONCE));
-            self.send(cells);
+            self.send(None, cells);
             cells = rest;
         }
         self.send_again(engine, now);
         self.send_halves(engine, now);
+        let instant = Instant::now();
+        if self.counted.is_none_or(|at| instant.duration_since(at) >= COUNTED) {
+            self.counted = Some(instant);
+            self.show_counts(engine);
+        }
+        more_waits
+    }
+
+    fn show_counts(&mut self, engine: &Engine) {
         let refused = std::mem::take(&mut self.own.refused);
         let mut counts = self.counts.lock();
         engine.sharing_counts().inspect(|table| counts.table.clone_from(table));
@@ -168,7 +202,6 @@ impl EngineEnd {
         for (reason, count) in refused {
             *counts.refused.entry(reason).or_default() += count;
         }
-        more_waits
     }
 
     fn take(&mut self, engine: &mut Engine, now: Timestamp) -> bool {
@@ -179,13 +212,20 @@ impl EngineEnd {
                     let (as_of, before) = (cell.as_of, taken(engine));
                     match engine.take_cell(network, *cell, now) {
                         // One that is sent again and known has come before.
-                        Ok(()) if taken(engine) > before => self.lags.note(topic, now.since(as_of)),
+                        Ok(()) if taken(engine) > before && topic != Topic::Again => {
+                            self.lags.note(topic, now.since(as_of));
+                        }
                         Ok(()) => {}
                         Err(reason) => *self.own.refused.entry(CellRefused::name(reason)).or_default() += 1,
                     }
                 }
                 ToEngine::SendAgain(from) => {
                     self.again_from = Some(self.again_from.map_or(from, |before| before.min(from)));
+                }
+                ToEngine::SendTo(gateway, index) => {
+                    if self.asked.len() < ASKED && !self.asked.contains(&(gateway, index)) {
+                        self.asked.push_back((gateway, index));
+                    }
                 }
             }
             few -= 1;
@@ -209,33 +249,38 @@ impl EngineEnd {
         halves.found.append(&mut found);
     }
 
-    pub(super) fn send(&mut self, cells: Vec<(Network, Cell)>) {
+    pub(super) fn send(&mut self, to: Option<GatewayId>, cells: Vec<(Network, Cell)>) {
         let (count, oldest) = (cells.len(), cells.iter().map(|(_, cell)| cell.index()).min());
-        if self.cells.try_send(cells).is_err() {
+        if self.cells.try_send((to, cells)).is_err() {
             self.own.no_room += count as u64;
-            self.again_from = self.again_from.into_iter().chain(oldest).min();
+            if to.is_none() {
+                self.again_from = self.again_from.into_iter().chain(oldest).min();
+            }
         }
     }
 
     /// Sends some of what is to be sent again, where there is room: first what leaves by itself.
     fn send_again(&mut self, engine: &Engine, now: Timestamp) {
-        let (networks, from) = &mut self.again;
-        if networks.is_empty()
-            && let Some(again) = self.again_from.take()
-        {
-            *networks = engine.own_networks();
+        if self.again.networks.is_empty() {
+            let next = self.again_from.take().map(|from| (None, from));
+            let next = next.or_else(|| self.asked.pop_front().map(|(gateway, index)| (Some(gateway), index)));
+            let Some((to, from)) = next else { return };
+            let mut networks = engine.own_networks();
             networks.reverse();
-            *from = again;
+            self.again = Again { networks, from, to };
         }
-        if networks.is_empty() || self.cells.capacity() < LISTS / 2 {
+        if self.cells.capacity() < LISTS / 2 {
             return;
         }
-        let mut cells = Vec::new();
+        let Again { networks, from, to } = &mut self.again;
+        let (from, to, mut cells) = (*from, *to, Vec::new());
         for network in networks.drain(networks.len().saturating_sub(AGAIN)..).rev() {
-            cells.extend(engine.own_cells(network, *from, now).into_iter().map(|cell| (network, cell)));
+            let own = engine.own_cells(network, from, now).into_iter();
+            let wanted = own.filter(|cell| to.is_none() || cell.index() == from);
+            cells.extend(wanted.map(|cell| (network, cell)));
         }
         for cells in cells.chunks(AT_ONCE) {
-            self.send(cells.to_vec());
+            self.send(to, cells.to_vec());
         }
     }
 }

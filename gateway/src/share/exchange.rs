@@ -15,6 +15,8 @@ pub enum Topic {
     Member,
     /// For one gateway alone: what others saw of its hosts. Lost where it is away.
     Host,
+    /// For one gateway alone: cells of closed buckets that it asked for.
+    Again,
     /// Which directions of connections a gateway saw, again every few seconds: who is away misses them.
     Halves,
 }
@@ -32,7 +34,7 @@ impl Topic {
 
     /// Whether messages about it are cells for the most part.
     pub fn has_cells(self) -> bool {
-        matches!(self, Self::Closed | Self::Open)
+        matches!(self, Self::Closed | Self::Open | Self::Again)
     }
 }
 
@@ -41,7 +43,7 @@ impl Topic {
 pub struct Outgoing {
     /// What it is about.
     pub topic: Topic,
-    /// For whom it is; `None`: for all. One gateway for [`Topic::Host`].
+    /// For whom it is; `None`: for all. One gateway for [`Topic::Host`] and [`Topic::Again`].
     pub to: Option<GatewayId>,
     /// At most [`MESSAGE_BYTES`].
     pub payload: Vec<u8>,
@@ -95,13 +97,13 @@ impl LinkState {
 pub struct Link {
     /// Messages to send, in order. At its end the exchange ends.
     pub outgoing: mpsc::Receiver<Outgoing>,
-    /// What comes of others about [`Topic::Closed`] and [`Topic::Open`], for which engines may have no room for long. Kept ones may come
-    /// again; the exchange waits where the channel is full.
+    /// What comes of others with cells, for which engines may have no room for long. The exchange waits where the channel is full, and may
+    /// lose what it cannot hold meanwhile.
     pub cells: mpsc::Sender<Incoming>,
     /// All else that comes, waited for likewise, and what is about members of the own number too: another gateway may have it.
     pub incoming: mpsc::Sender<Incoming>,
-    /// How it is. Each time it goes to another state that carries, messages of before may be lost: what matters is sent
-    /// again by the reader of this. What is to be kept may come under another topic than its own where that is faster, and twice.
+    /// How it is. When messages get through again, those of before may be lost: what matters is sent again by the reader of this. What is
+    /// kept may come twice.
     pub state: watch::Sender<LinkState>,
 }
 

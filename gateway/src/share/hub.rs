@@ -8,24 +8,26 @@ use std::time::{Duration, Instant};
 
 use spand_core::halves::Halves;
 use spand_core::sharing::GatewayId;
-use spand_core::window::cells::Cell;
+use spand_core::window::cells::{Cell, Digest};
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::engine_end::{EngineEnd, HubEnd, ToEngine, cells, ends};
+use super::complaints::Complaints;
+use super::digests::{Digests, Missing};
+use super::engine_end::{EngineCounts, EngineEnd, HubEnd, List, ToEngine, cells, ends};
 use super::exchange::{Exchange, Incoming, Link, LinkState, MESSAGE_BYTES, Outgoing, Topic};
 use super::format::{
-    Batch, BatchWriter, Member, NOTICES_AT_ONCE, Place, holds_notices, is_again, read_again, read_batch, read_member,
+    BatchWriter, FormatError, Kind, Member, NOTICES_AT_ONCE, kind_of_message, read_again, read_batch, read_member,
     write_again, write_member,
 };
-use super::gaps::{Gaps, Missing};
 use super::halves::{self, Comparison};
 use super::losses::Losses;
 use super::measure::{OTHER_GATEWAY, ReasonLabel, TopicLabel, UNREADABLE};
-use super::members::{self, Incompatible, Members};
+use super::members::{Incompatible, Members};
 use super::notices::NoticeEnd;
+use super::outliers::Warned;
 use super::status::{ShareStatus, ShareView};
 use crate::publisher::{Addressed, NOTICES, PacketClock, Published};
 
@@ -38,12 +40,14 @@ const GATHER: Duration = Duration::from_millis(100);
 const CLOSED_TICKS: u64 = 5;
 /// Notices that come within this time of a message leave with the next one.
 const REST: Duration = Duration::from_millis(2);
-/// How soon after the stream failed cells are sent again to who is there: others that lost their connection with it are there by then.
+/// How soon after messages get through again cells are sent again: others that lost their connection, too, are there by then.
 const AGAIN_AFTER: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(1) };
 /// How soon cells are offered again to an engine that had no room.
 const HELD: Duration = Duration::from_millis(2);
 /// How often a gateway says who it is.
-const MEMBER: Duration = Duration::from_secs(5);
+const MEMBER: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(5) };
+/// What left of a bucket is named so long after its end: late packets have been added by then, and cells are on their way no more.
+const SETTLED: Micros = Micros::from_secs(5);
 
 /// Bytes of what may wait between the hub and the exchange, in both directions, and at the publisher's end of it.
 pub(super) const fn most_bytes() -> usize {
@@ -71,20 +75,18 @@ struct Hub {
     held: VecDeque<(Topic, Network, Cell)>,
     clock: Box<dyn PacketClock>,
     outgoing: mpsc::Sender<Outgoing>,
-    batches: BTreeMap<Topic, BatchWriter>,
+    batches: BTreeMap<(Topic, Option<GatewayId>), BatchWriter>,
     notices: NoticeEnd,
     halves: Comparison,
     state: LinkState,
     was_up: bool,
     losses: Losses,
-    /// From which bucket on cells left that were kept for nobody.
-    unkept: Option<u64>,
     /// When the link changed.
     changed: Instant,
-    /// Advice that is held back is to be named again to who is there by then.
-    holds_again: bool,
-    /// What did not come of others.
-    gaps: Gaps,
+    /// What did not come of others, and they asked for.
+    digests: Digests,
+    warned: Warned,
+    complaints: Complaints,
     status: ShareStatus,
 }
 
@@ -126,10 +128,10 @@ impl Sharing {
             state: LinkState::default(),
             was_up: false,
             losses: Losses::default(),
-            unkept: None,
             changed: Instant::now(),
-            holds_again: false,
-            gaps: Gaps::default(),
+            digests: Digests::default(),
+            warned: Warned::default(),
+            complaints: Complaints::default(),
             status: status.clone(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -165,7 +167,7 @@ impl Drop for Sharing {
 impl Hub {
     async fn run(
         mut self,
-        mut cells: mpsc::Receiver<Vec<(Network, Cell)>>,
+        mut cells: mpsc::Receiver<List>,
         mut notices: mpsc::Receiver<Addressed>,
         (mut cells_of_others, mut others): (mpsc::Receiver<Incoming>, mpsc::Receiver<Incoming>),
         mut state: watch::Receiver<LinkState>,
@@ -189,9 +191,9 @@ impl Hub {
                     self.link(new);
                 }
                 // There is a sender as long as there are engines; when they have ended, what is on its way still leaves.
-                Some(cells) = cells.recv() => {
+                Some((to, cells)) = cells.recv() => {
                     for (network, cell) in cells {
-                        self.send(network, &cell);
+                        self.send(to, network, &cell);
                     }
                 }
                 _ = notices.recv_many(&mut waiting, NOTICES_AT_ONCE), if !is_resting => {
@@ -217,12 +219,13 @@ impl Hub {
                 }
                 _ = gather.tick() => {
                     ticks += 1;
-                    self.flush(Topic::Open);
-                    if ticks.is_multiple_of(CLOSED_TICKS) {
-                        self.flush(Topic::Closed);
+                    let all = ticks.is_multiple_of(CLOSED_TICKS);
+                    let due = self.batches.keys().filter(|(topic, _)| all || *topic == Topic::Open);
+                    for (topic, to) in due.copied().collect::<Vec<_>>() {
+                        self.flush(topic, to);
                     }
-                    self.ask_again();
-                    self.ask_for_missing();
+                    self.send_again();
+                    self.complain();
                 }
                 _ = member.tick() => self.announce(),
                 _ = halves.tick() => self.compare(),
@@ -230,20 +233,25 @@ impl Hub {
         }
     }
 
-    fn send(&mut self, network: Network, cell: &Cell) {
+    fn send(&mut self, to: Option<GatewayId>, network: Network, cell: &Cell) {
         let closed = cell.as_of.0 >= self.end_of(cell.index());
-        let topic = if closed { Topic::Closed } else { Topic::Open };
+        let topic = match to {
+            Some(_) => Topic::Again,
+            None if closed => Topic::Closed,
+            None => Topic::Open,
+        };
         if !self.state.carries() {
-            self.losses.lost(cell.index());
+            if to.is_none() {
+                self.losses.lost(cell.index());
+            }
             return;
         }
-        if closed && self.state != LinkState::Up {
-            self.unkept = Some(self.unkept.map_or(cell.index(), |from| from.min(cell.index())));
+        if to.is_none() {
+            self.losses.leaves(cell.index(), self.current());
         }
-        self.losses.leaves(cell.index(), self.current());
-        if !self.batch(topic, cell).add(network, cell) {
-            self.flush(topic);
-            self.batch(topic, cell).add(network, cell);
+        if !self.batch(topic, to, cell).add(network, cell) {
+            self.flush(topic, to);
+            self.batch(topic, to, cell).add(network, cell);
         }
     }
 
@@ -263,36 +271,35 @@ impl Hub {
         }
     }
 
-    fn batch(&mut self, topic: Topic, cell: &Cell) -> &mut BatchWriter {
+    fn batch(&mut self, topic: Topic, to: Option<GatewayId>, cell: &Cell) -> &mut BatchWriter {
         let new = || BatchWriter::new(cell.gateway, cell.tap, self.bucket);
-        self.batches.entry(topic).or_insert_with(new)
+        self.batches.entry((topic, to)).or_insert_with(new)
     }
 
-    fn flush(&mut self, topic: Topic) {
-        let Some(batch) = self.batches.remove(&topic).filter(|batch| !batch.is_empty()) else { return };
+    fn flush(&mut self, topic: Topic, to: Option<GatewayId>) {
+        let Some(batch) = self.batches.remove(&(topic, to)).filter(|batch| !batch.is_empty()) else { return };
         let cells = batch.len() as u64;
-        let payload = batch.finish_as(topic.is_kept().then(|| self.members.next_place()));
+        let payload = batch.finish();
         let (bytes, label) = (payload.len() as u64, TopicLabel::of(topic));
-        if self.outgoing.try_send(Outgoing::to_all(topic, payload)).is_ok() {
+        if self.outgoing.try_send(Outgoing { topic, to, payload }).is_ok() {
             self.status.measures.cells_sent.get_or_create(&label).inc_by(cells);
             self.status.measures.bytes_sent.inc_by(bytes);
         } else {
             self.status.measures.dropped.inc_by(cells);
-            self.losses.lost_on_the_way(self.current());
+            // One that asked asks again.
+            if to.is_none() {
+                self.losses.lost_on_the_way(self.current());
+            }
         }
     }
 
     /// Has the engines send again what may not have arrived, once messages get through.
-    fn ask_again(&mut self) {
-        let is_early = self.state != LinkState::Up && self.changed.elapsed() < AGAIN_AFTER;
+    fn send_again(&mut self) {
+        let is_early = self.changed.elapsed() < AGAIN_AFTER;
         if !self.state.carries() || is_early || self.outgoing.capacity() < MESSAGES / 2 {
             return;
         }
-        if self.state != LinkState::Up && std::mem::take(&mut self.holds_again) {
-            let again = self.notices.again();
-            self.notify(again);
-        }
-        let Some(from) = self.losses.take(Instant::now()) else { return };
+        let Some(from) = self.losses.take() else { return };
         for engine in &self.engines {
             if engine.engine.try_send(ToEngine::SendAgain(from)).is_err() {
                 self.losses.lost(from);
@@ -301,17 +308,41 @@ impl Hub {
     }
 
     /// Asks other gateways for what did not come of them.
-    fn ask_for_missing(&mut self) {
-        if !self.state.carries() {
+    fn ask_for_missing(&mut self, counts: &[EngineCounts]) {
+        // What came waits for an engine.
+        if !self.state.carries() || !self.held.is_empty() {
             return;
         }
-        for Missing { gateway, messages, from } in self.gaps.ask(Instant::now()) {
-            tracing::info!(gateway = gateway.0, messages, "messages of a gateway did not come; it is asked for them");
-            self.status.measures.messages_missing.inc_by(messages);
-            let ask = Outgoing { topic: Topic::Host, to: Some(gateway), payload: write_again(from) };
-            // Where there is no room, more is lost than this.
+        // A gateway with too little room asks for nothing that it had none for.
+        let no_room = |of: &(GatewayId, u64)| counts.iter().any(|counts| counts.table.no_room.contains(of));
+        let mut heard = BTreeMap::<(GatewayId, u64), Digest>::new();
+        for (key, digest) in counts.iter().flat_map(|counts| &counts.table.heard) {
+            let all = heard.entry(*key).or_default();
+            *all = all.with(*digest);
+        }
+        for Missing { gateway, buckets } in self.digests.ask(
+            self.members.compatible(),
+            |of, sent| heard.get(of) == Some(sent) || no_room(of),
+            Instant::now(),
+        ) {
+            let count = buckets.len() as u64;
+            tracing::info!(gateway = gateway.0, count, "buckets of a gateway did not come whole; it is asked for them");
+            self.status.measures.buckets_asked.inc_by(count);
+            let ask = Outgoing { topic: Topic::Host, to: Some(gateway), payload: write_again(&buckets) };
+            // Where there is no room it is asked again.
             drop(self.outgoing.try_send(ask));
         }
+    }
+
+    /// What left of closed buckets, as this gateway names it.
+    fn sent(counts: &[EngineCounts], clock: Timestamp, bucket_nanos: u64) -> Vec<(u64, Digest)> {
+        let settled = clock.0.saturating_sub(SETTLED.0 * 1_000) / bucket_nanos;
+        let mut sent = BTreeMap::<u64, Digest>::new();
+        for (index, digest) in counts.iter().flat_map(|counts| &counts.table.sent) {
+            let all = sent.entry(*index).or_default();
+            *all = all.with(*digest);
+        }
+        sent.into_iter().filter(|(index, digest)| *index < settled && digest.cells > 0).collect()
     }
 
     /// The link changed.
@@ -319,56 +350,64 @@ impl Hub {
         if state == self.state {
             return;
         }
-        if let (LinkState::Degraded(_), LinkState::Degraded(why)) = (&self.state, &state) {
-            tracing::debug!(why, "still nothing is kept for gateways that are away");
-            self.status.view.lock().link = state.clone();
-            self.state = state;
-            return;
+        let carried = self.state.carries();
+        if matches!(state, LinkState::Down(_)) {
+            // What was on its way is perhaps lost. Where it is known, it changes nothing when it comes again.
+            self.losses.lost_on_the_way(self.current());
         }
-        match &state {
-            LinkState::Up => {
-                tracing::info!("sharing with other gateways");
-                if !self.was_up {
-                    // Others may not have heard this gateway before: everything of the window.
-                    self.losses.lost(0);
-                }
-                self.was_up = true;
-                self.unkept.take().inspect(|from| self.losses.lost(*from));
-            }
-            LinkState::Degraded(why) => {
-                tracing::warn!(why, "sharing, but nothing is kept for gateways that are away");
-                self.losses.lost_on_the_way(self.current());
-            }
-            LinkState::Down(why) => {
-                tracing::warn!(why, "not sharing; going on with what is known");
-                // What was on its way is perhaps lost. Where it is known, it changes nothing when it comes again.
-                self.losses.lost_on_the_way(self.current());
-            }
-            LinkState::Connecting => {}
+        if state == LinkState::Up && self.complaints.over() {
+            tracing::info!("sharing with other gateways");
+        }
+        if state.carries() && !self.was_up {
+            self.was_up = true;
+            // Others may not have heard this gateway before: everything of the window.
+            self.losses.lost(0);
         }
         self.status.measures.up.set((state == LinkState::Up).into());
         let now = Instant::now();
-        (self.changed, self.holds_again) = (now, state != LinkState::Up);
         let mut view = self.status.view.lock();
         (view.link, view.since) = (state.clone(), Some(now));
         if state == LinkState::Up {
             view.first_up.get_or_insert(now);
         }
-        if self.state.carries() {
+        if carried {
             view.up_until = Some(now);
         }
         drop(view);
         self.state = state;
-        let again = self.notices.again();
-        // Others take notices of those whom they know.
-        self.announce();
-        self.notify(again);
+        if carried != self.state.carries() {
+            self.changed = now;
+            let again = self.notices.again();
+            // Others take notices of those whom they know.
+            self.announce();
+            self.notify(again);
+        }
+    }
+
+    /// Warns of a link that is not as it should be.
+    fn complain(&mut self) {
+        match &self.state {
+            LinkState::Down(why) if self.complaints.is_due(why, Instant::now()) => {
+                tracing::warn!(why, "not sharing; going on with what is known; this is logged once an hour");
+            }
+            LinkState::Degraded(why) if self.complaints.is_due(why, Instant::now()) => {
+                tracing::warn!(
+                    why,
+                    "sharing, but nothing is kept for gateways that are away; this is logged once an hour"
+                );
+            }
+            LinkState::Up => self.complaints.right(),
+            _ => {}
+        }
     }
 
     /// Says who this gateway is, and forgets who is gone.
     fn announce(&mut self) {
         let clock = self.clock.now();
-        let payload = write_member(self.members.own(clock));
+        let counts: Vec<_> = self.engines.iter().map(|end| end.counts.lock().clone()).collect();
+        self.ask_for_missing(&counts);
+        let digests = Self::sent(&counts, clock, self.bucket_nanos());
+        let payload = write_member(self.members.own(clock, digests));
         if self.state.carries() {
             // The next one comes soon.
             drop(self.outgoing.try_send(Outgoing::to_all(Topic::Member, payload)));
@@ -385,8 +424,7 @@ impl Hub {
                 "a gateway is gone; what it saw counts until it ages"
             );
         }
-        self.gaps.bound(members::MOST, |gateway| self.members.all().any(|known| known.member.gateway == gateway));
-        self.show();
+        self.show(&counts);
     }
 
     /// Sends which directions of connections this gateway saw, and compares with what others did.
@@ -424,12 +462,20 @@ impl Hub {
         view.compared = compared;
     }
 
-    fn show(&mut self) {
+    fn show(&mut self, counts: &[EngineCounts]) {
+        self.status.measures.set_engines(counts);
+        for warning in self.warned.take(counts, Instant::now()) {
+            let sentence = warning.sentence();
+            tracing::warn!("{sentence}");
+            self.notices.note_outlier(sentence);
+        }
+        self.show_members();
+    }
+
+    fn show_members(&mut self) {
         self.notices.set_members(self.members.own_as_it_was(), self.members.all());
         let members: Vec<_> = self.members.all().cloned().collect();
         self.status.measures.members.set(i64::try_from(members.len()).unwrap_or(i64::MAX));
-        let counts = self.engines.iter().map(|end| end.counts.lock().clone());
-        self.status.measures.set_engines(&counts.collect::<Vec<_>>());
         let mut view = self.status.view.lock();
         view.cells_received.retain(|gateway, _| members.iter().any(|known| known.member.gateway == *gateway));
         view.members = members;
@@ -438,18 +484,19 @@ impl Hub {
     fn receive(&mut self, message: &Incoming) {
         let refused = |reason: &'static str| ReasonLabel { reason };
         self.status.measures.bytes_received.inc_by(message.payload.len() as u64);
-        let holds_notices = holds_notices(&message.payload);
+        // A gateway of another release may write kinds that this one does not have: they are unreadable below.
+        let kind = kind_of_message(&message.payload);
+        if kind.is_some_and(|kind| !fits(kind, message.topic)) {
+            return self.unreadable(message.gateway, &FormatError::Misplaced);
+        }
+        let holds_notices = kind == Some(Kind::Notices);
         if message.topic == Topic::Member && !holds_notices {
             match read_member(&message.payload) {
-                Ok(member) if member.gateway == message.gateway => {
-                    let sent = Place { instance: member.instance, number: member.sent };
+                Ok(member) if member.gateway == message.gateway && member.tap.may_be_of(member.gateway) => {
                     let news = self.members.take(member, self.clock.now(), Instant::now());
-                    if self.members.compatible().any(|member| member.gateway == message.gateway) {
-                        self.gaps.sent(message.gateway, sent, Instant::now());
-                    }
                     if let Some(news) = news {
                         tracing::info!("{news}");
-                        self.show();
+                        self.show_members();
                         if self.notices.greets(self.clock.now()) {
                             self.announce();
                         }
@@ -474,17 +521,15 @@ impl Hub {
             }
             return;
         }
-        if is_again(&message.payload) {
+        if kind == Some(Kind::Again) {
             match read_again(&message.payload) {
-                Ok(from) => self.losses.asked(from),
+                Ok(buckets) => self.answer(message.gateway, &buckets),
                 Err(error) => self.unreadable(message.gateway, &error),
             }
             return;
         }
         if holds_notices {
-            // What is kept may come without the stream as well.
-            let topic = if message.topic == Topic::Open { Topic::Closed } else { message.topic };
-            match self.notices.take(message.gateway, topic, &message.payload) {
+            match self.notices.take(message.gateway, message.topic, &message.payload) {
                 Ok(count) => drop(self.status.measures.notices_received.inc_by(count as u64)),
                 Err(error) => self.unreadable(message.gateway, &error),
             }
@@ -506,9 +551,7 @@ impl Hub {
             self.status.measures.refused.get_or_create(&refused(reason)).inc();
             return;
         }
-        self.note_place(&batch);
-        // Closed ones may come faster than by their own topic, and then by that, too.
-        let topic = if batch.place.is_some() { Topic::Closed } else { message.topic };
+        let topic = message.topic;
         self.status.measures.cells_received.get_or_create(&TopicLabel::of(topic)).inc_by(batch.cells.len() as u64);
         if !batch.cells.is_empty() {
             *self.status.view.lock().cells_received.entry(message.gateway).or_default() += batch.cells.len() as u64;
@@ -517,12 +560,16 @@ impl Hub {
         self.hand_over();
     }
 
-    /// Notes that a message came, of a gateway that says who it is.
-    fn note_place(&mut self, batch: &Batch) {
-        let oldest = batch.cells.iter().map(|(_, cell)| cell.index()).min();
-        let is_here = self.members.compatible().any(|member| member.gateway == batch.gateway);
-        if let (Some(place), Some(oldest), true) = (batch.place, oldest, is_here) {
-            self.gaps.came(batch.gateway, place, oldest, Instant::now());
+    /// Has a gateway that is here sent what it asks for.
+    fn answer(&mut self, gateway: GatewayId, buckets: &[u64]) {
+        if !self.members.compatible().any(|member| member.gateway == gateway) {
+            return;
+        }
+        for index in self.digests.answer(gateway, buckets, Instant::now()) {
+            for engine in &self.engines {
+                // Where there is no room it asks again.
+                drop(engine.engine.try_send(ToEngine::SendTo(gateway, index)));
+            }
         }
     }
 
@@ -560,5 +607,16 @@ impl Hub {
 
     fn bucket_nanos(&self) -> u64 {
         self.bucket.0.max(1).saturating_mul(1_000)
+    }
+}
+
+/// Whether messages about a topic may hold this. Of a flood of cells on a topic that waits for no engine nothing is to be kept.
+fn fits(kind: Kind, topic: Topic) -> bool {
+    match topic {
+        Topic::Closed => matches!(kind, Kind::Cells | Kind::Notices),
+        Topic::Open | Topic::Again => kind == Kind::Cells,
+        Topic::Member => matches!(kind, Kind::Member | Kind::Notices),
+        Topic::Host => matches!(kind, Kind::Notices | Kind::Again),
+        Topic::Halves => kind == Kind::Halves,
     }
 }

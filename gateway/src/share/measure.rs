@@ -7,7 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use spand_core::sharing::GatewayId;
+use spand_core::sharing::{GatewayId, TapId};
 use spand_core::window::cells::CellRefused;
 use spand_proto::units::Micros;
 use strum::VariantArray;
@@ -16,6 +16,7 @@ use super::engine_end::EngineCounts;
 use super::exchange::Topic;
 use super::halves::HalfMeasures;
 use super::members::Incompatible;
+use super::outliers;
 
 /// What sharing counts and times. Clones share the same numbers.
 #[derive(Clone, Debug)]
@@ -42,8 +43,8 @@ pub struct ShareMeasures {
     pub cells_taken: Counter,
     /// Cells that were known already, at the engines.
     pub cells_known: Counter,
-    /// Messages with closed cells of others that did not come, and were asked for.
-    pub messages_missing: Counter,
+    /// Closed buckets of others that did not come whole, and were asked for.
+    pub buckets_asked: Counter,
     /// Messages and cells of other gateways that do not count, by reason.
     pub refused: Family<ReasonLabel, Counter>,
     /// Cells that do not count, at the engines, by reason.
@@ -58,6 +59,8 @@ pub struct ShareMeasures {
     pub seen: Family<GatewayLabel, Counter>,
     /// Those of them that this gateway saw too.
     pub seen_by_both: Family<GatewayLabel, Counter>,
+    /// Networks in which the samples of one tap began to lie far from those of all others, by tap.
+    pub outliers: Family<TapLabel, Counter>,
     /// From the end of a bucket, or the newest packet in an open one, to the cell here, in seconds, by topic.
     pub lag_seconds: Family<TopicLabel, Histogram, fn() -> Histogram>,
     /// Which directions of connections other gateways saw.
@@ -80,6 +83,12 @@ pub struct ReasonLabel {
 #[derive(Clone, Copy, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 pub struct GatewayLabel {
     gateway: u16,
+}
+
+/// Label of a tap.
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+pub struct TapLabel {
+    tap: String,
 }
 
 /// Reasons that are of a message alone.
@@ -115,7 +124,7 @@ impl Default for ShareMeasures {
             notices_dropped: Counter::default(),
             cells_taken: Counter::default(),
             cells_known: Counter::default(),
-            messages_missing: Counter::default(),
+            buckets_asked: Counter::default(),
             refused: Family::default(),
             cells_refused: Family::default(),
             dropped: Counter::default(),
@@ -123,12 +132,13 @@ impl Default for ShareMeasures {
             crowded_out: Counter::default(),
             seen: Family::default(),
             seen_by_both: Family::default(),
+            outliers: Family::default(),
             halves: HalfMeasures::default(),
             lag_seconds: Family::new_with_constructor(|| Histogram::new(SECONDS)),
         };
         // Each is there from the start, so that its first change is one.
-        for topic in [Topic::Closed, Topic::Open] {
-            let label = TopicLabel::of(topic);
+        for topic in Topic::VARIANTS.iter().filter(|topic| topic.has_cells()) {
+            let label = TopicLabel::of(*topic);
             drop(all.cells_sent.get_or_create(&label));
             drop(all.cells_received.get_or_create(&label));
             drop(all.lag_seconds.get_or_create(&label));
@@ -177,6 +187,13 @@ impl ShareMeasures {
         raise(&self.halves.no_room, sum(|counts| counts.halves_dropped));
         raise(&self.crowded_out, sum(|counts| counts.table.crowded_out));
         raise(&self.no_room, sum(|counts| counts.no_room + counts.table.dropped));
+        let mut outliers = BTreeMap::<TapId, u64>::new();
+        for (tap, of) in engines.iter().flat_map(|counts| &counts.table.outliers) {
+            *outliers.entry(*tap).or_default() += of.begun;
+        }
+        for (tap, begun) in outliers {
+            raise(&self.outliers.get_or_create(&TapLabel { tap: outliers::name(tap) }), begun);
+        }
         let mut refused = BTreeMap::<&'static str, u64>::new();
         let mut seen = BTreeMap::<GatewayId, [u64; 2]>::new();
         for counts in engines {

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use spand_core::sharing::GatewayId;
+use spand_core::window::cells::Digest;
 use spand_proto::units::{Micros, Timestamp};
 
-use super::format::{Member, Place};
+use super::format::Member;
 
 /// A gateway that was silent for this long counts as gone.
 const GONE: Duration = Duration::from_secs(15);
-/// Gateways that are remembered. At the limit a further one's messages are refused.
-pub(super) const MOST: usize = 256;
 /// A clock that is off by more than this is worth a warning.
 const CLOCK: Micros = Micros::from_secs(2);
 
@@ -29,8 +28,6 @@ pub enum Incompatible {
     Format,
     /// Its clock is off by more than a bucket.
     Clock,
-    /// There are too many gateways.
-    TooMany,
 }
 
 impl Incompatible {
@@ -58,25 +55,17 @@ pub struct MemberView {
 pub(super) struct Members {
     own: Member,
     all: BTreeMap<GatewayId, MemberView>,
-    /// That there are too many was logged.
-    is_full: bool,
 }
 
 impl Members {
     pub(super) fn new(own: Member) -> Self {
-        Self { own, all: BTreeMap::new(), is_full: false }
+        Self { own, all: BTreeMap::new() }
     }
 
     /// What this gateway sends about itself.
-    pub(super) fn own(&mut self, clock: Timestamp) -> &Member {
-        self.own.clock = clock;
+    pub(super) fn own(&mut self, clock: Timestamp, digests: Vec<(u64, Digest)>) -> &Member {
+        (self.own.clock, self.own.digests) = (clock, digests);
         &self.own
-    }
-
-    /// The place of the next message with closed cells among those of this gateway.
-    pub(super) fn next_place(&mut self) -> Place {
-        self.own.sent += 1;
-        Place { instance: self.own.instance, number: self.own.sent }
     }
 
     /// Who this gateway is, with its clock as of the last message.
@@ -101,13 +90,6 @@ impl Members {
         let incompatible = self.judge(&member, ahead);
         let (gateway, name) = (member.gateway, member.name.clone());
         let before = self.all.get(&gateway).map(|known| (known.incompatible, is_off(known.clock_ahead_us)));
-        if before.is_none() && self.all.len() >= MOST {
-            self.forget_gone(now);
-            if self.all.len() >= MOST {
-                let is_known = std::mem::replace(&mut self.is_full, true);
-                return (!is_known).then(|| sentence(gateway, &name, ahead, Some(Incompatible::TooMany), &self.own));
-            }
-        }
         let view = MemberView { member, heard: now, clock_ahead_us: ahead, incompatible };
         let after = (incompatible, is_off(ahead));
         self.all.insert(gateway, view);
@@ -134,10 +116,7 @@ impl Members {
 
     /// Why cells of a gateway do not count. A gateway that has not sent anything about itself may be gone: what it saw still counts.
     pub(super) fn refuses(&self, gateway: GatewayId) -> Option<Incompatible> {
-        match self.all.get(&gateway) {
-            Some(known) => known.incompatible,
-            None => (self.all.len() >= MOST).then_some(Incompatible::TooMany),
-        }
+        self.all.get(&gateway)?.incompatible
     }
 
     /// The gateways that are here and with which something can be shared.
@@ -195,22 +174,17 @@ fn sentence(gateway: GatewayId, name: &str, ahead_us: i64, why: Option<Incompati
         Some(Incompatible::Clock) => format!(
             "the clock of gateway {number} ({name}) is {ahead_ms} ms ahead of this one's, more than a bucket: synchronise both; its cells are refused"
         ),
-        Some(Incompatible::TooMany) => {
-            format!(
-                "gateway {number} ({name}) is one too many: at most {MOST} share with this one; divide them into clusters (share.cluster)"
-            )
-        }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use spand_core::sharing::TapId;
     use spand_proto::estimate::RuleKind;
 
     use super::*;
 
-    fn member(gateway: u16) -> Member {
+    pub(in crate::share) fn member(gateway: u16) -> Member {
         Member {
             gateway: GatewayId(gateway),
             tap: TapId::of_gateway(GatewayId(gateway)),
@@ -223,7 +197,7 @@ mod tests {
             prefixes: 0,
             formats: (1, 1),
             clock: Timestamp(0),
-            sent: 0,
+            digests: Vec::new(),
             address: None,
         }
     }
@@ -248,21 +222,5 @@ mod tests {
         members.forget_gone(now + GONE + Duration::from_secs(1));
         assert!(members.take(sent(102), at(122), now).is_some());
         assert_eq!(members.refuses(GatewayId(1)), Some(Incompatible::Clock));
-    }
-
-    #[test]
-    fn one_too_many_is_refused_and_logged_once_until_another_is_gone() {
-        let (mut members, now) = (Members::new(member(0)), Instant::now());
-        for gateway in 1..=u16::try_from(MOST).unwrap() {
-            assert!(members.take(member(gateway), Timestamp(0), now).is_some());
-        }
-        let news = members.take(member(1_000), Timestamp(0), now).unwrap();
-        assert!(news.contains("one too many: at most 256"), "{news}");
-        assert_eq!(members.take(member(1_001), Timestamp(0), now), None);
-        assert_eq!(members.refuses(GatewayId(1_000)), Some(Incompatible::TooMany));
-        assert_eq!(members.refuses(GatewayId(1)), None);
-        let later = now + GONE + Duration::from_secs(1);
-        assert!(members.take(member(1_000), Timestamp(0), later).is_some());
-        assert_eq!(members.refuses(GatewayId(1_000)), None);
     }
 }

@@ -45,6 +45,12 @@ impl MemoryHub {
         MemoryExchange { hub: self.clone(), gateway }
     }
 
+    /// Sends a message to all in the name of a member, whatever that is.
+    pub fn say(&self, gateway: GatewayId, topic: Topic, payload: Vec<u8>) {
+        self.shared.log.lock().add(None, Incoming { gateway, topic, payload });
+        self.shared.arrived.notify_waiters();
+    }
+
     /// Takes it away from everybody, or brings it back.
     pub fn set_up(&self, is_up: bool) {
         self.shared.is_up.send_replace(is_up);

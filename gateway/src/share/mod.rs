@@ -9,10 +9,11 @@
 //! exchange, which carries them. What publishers have each other know goes the same way ([`crate::publisher::Notice`]). Nobody waits for another: what does not fit is dropped and counted, and closed cells are sent again out of
 //! the engines' own records once messages get through.
 
+mod complaints;
+mod digests;
 mod engine_end;
 pub mod exchange;
 pub mod format;
-mod gaps;
 mod halves;
 mod hub;
 mod losses;
@@ -21,20 +22,27 @@ mod members;
 pub mod memory;
 pub mod nats;
 mod notices;
+mod outliers;
 mod start;
 mod status;
 #[cfg(test)]
 mod tests;
 
+use spand_core::sharing::MOST_GATEWAYS;
+
 /// The most that sharing takes with N engines, beside networks and budgets.
 pub(crate) const fn most_bytes(engines: usize) -> usize {
-    engine_end::most_bytes(engines).saturating_add(hub::most_bytes()).saturating_add(halves::most_bytes(members::MOST))
+    let (hub, client) = (hub::most_bytes(), nats::most_bytes());
+    engine_end::most_bytes(engines)
+        .saturating_add(hub)
+        .saturating_add(client)
+        .saturating_add(halves::most_bytes(MOST_GATEWAYS as usize))
 }
 
 pub(crate) use self::engine_end::EngineEnd;
 pub use self::halves::{Compared, HalfMeasures};
 pub use self::hub::{Owner, Sharing};
-pub use self::measure::{GatewayLabel, ReasonLabel, ShareMeasures, TopicLabel};
+pub use self::measure::{GatewayLabel, ReasonLabel, ShareMeasures, TapLabel, TopicLabel};
 pub use self::members::{Incompatible, MemberView};
 pub(crate) use self::start::start;
 pub use self::status::{ShareStatus, ShareView};

@@ -50,6 +50,15 @@ impl Taken {
     }
 }
 
+/// What a notice is about, which decides how it travels.
+fn topic_of(notice: &Notice) -> Topic {
+    match notice {
+        Notice::HeldBack(_) => Topic::Closed,
+        Notice::Seat { .. } => Topic::Member,
+        _ => Topic::Host,
+    }
+}
+
 impl NoticeEnd {
     /// Has a publisher's notices come here.
     pub(super) fn new(published: Published) -> (Self, Receiver<Addressed>) {
@@ -58,15 +67,16 @@ impl NoticeEnd {
         (Self { published, number: 0, seats_named: None, greeted: None, taken: BTreeMap::new() }, waiting)
     }
 
+    /// People are shown that a tap lies far from all others.
+    pub(super) fn note_outlier(&self, sentence: String) {
+        self.published.outlier_found(sentence);
+    }
+
     /// Messages of these notices.
     pub(super) fn messages(&mut self, notices: Vec<Addressed>, now: Timestamp) -> Vec<Outgoing> {
         let mut by_way = BTreeMap::<_, Vec<_>>::new();
         for Addressed { to, notice } in notices {
-            let topic = match (&notice, to) {
-                (Notice::HeldBack(_), _) => Topic::Closed,
-                (_, None) => Topic::Member,
-                (_, Some(_)) => Topic::Host,
-            };
+            let topic = topic_of(&notice);
             by_way.entry((topic, to)).or_default().push(notice);
         }
         let mut messages = Vec::new();
@@ -121,6 +131,9 @@ impl NoticeEnd {
     /// Takes a message; how many notices it had, none where it came before.
     pub(super) fn take(&mut self, from: GatewayId, topic: Topic, message: &[u8]) -> Result<usize, FormatError> {
         let Notices { number, notices } = read_notices(message)?;
+        if notices.iter().any(|notice| topic_of(notice) != topic) {
+            return Err(FormatError::Misplaced);
+        }
         if self.taken.len() >= SENDERS && !self.taken.contains_key(&(from, topic)) {
             return Ok(0);
         }

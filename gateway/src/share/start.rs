@@ -46,7 +46,7 @@ pub(crate) fn start<E: Exchange>(
         prefixes: fingerprint(&engine.prefixes),
         formats: (FORMAT, FORMAT),
         clock: Timestamp(0),
-        sent: 0,
+        digests: Vec::new(),
         address: None,
     };
     let window = Duration::from(Micros(engine.window.bucket.0.saturating_mul(engine.window.buckets.get().into())));

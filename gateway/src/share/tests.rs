@@ -18,11 +18,11 @@ use spand_proto::push::{ImminentStart, UpdateEvent};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 
 use super::exchange::{Exchange, Link, LinkState, Topic};
-use super::format::{FORMAT, Member, read_batch};
+use super::format::{BatchWriter, FORMAT, Member, Notices, read_batch, write_notices};
 use super::memory::{MemoryExchange, MemoryHub};
 use super::*;
 use crate::patience::{PATIENCE, eventually};
-use crate::publisher::{Batch, Client, FirstFlight, PacketClock, Published, PublisherConfig, Subscription};
+use crate::publisher::{Batch, Client, FirstFlight, Notice, PacketClock, Published, PublisherConfig, Subscription};
 
 const START: Timestamp = Timestamp(1_700_000_003_000_000_000);
 const REMOTE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9));
@@ -38,6 +38,7 @@ impl PacketClock for Stands {
 
 struct Gateway {
     number: u16,
+    now: Timestamp,
     engine: Engine,
     end: EngineEnd,
     sharing: Sharing,
@@ -57,7 +58,7 @@ fn member(gateway: u16) -> Member {
         prefixes: 0,
         formats: (FORMAT, FORMAT),
         clock: Timestamp(0),
-        sent: 0,
+        digests: Vec::new(),
         address: None,
     }
 }
@@ -77,31 +78,27 @@ fn join_by(exchange: impl Exchange, own: Member, ahead: Micros) -> Gateway {
     let number = own.gateway.0;
     let published = Published::new(PublisherConfig::default(), Stands(ahead));
     let (sharing, mut ends) = Sharing::start(exchange, own, 1, Box::new(|_| 0), published.clone()).unwrap();
-    Gateway { number, engine, end: ends.remove(0), sharing, published }
+    Gateway { number, now: START, engine, end: ends.remove(0), sharing, published }
 }
 
 impl Gateway {
     /// Has seen three connections.
     fn saw(&mut self, segments: f64) {
-        self.saw_at(START, segments);
-    }
-
-    fn saw_at(&mut self, at: Timestamp, segments: f64) {
         let limit = NonZeroUsize::new(1).unwrap();
         let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::Robust, 0);
         table.changed_records(0);
         for connection in 0..3 {
-            table.add(&WindowSample { at, ..sample(connection, segments) });
+            table.add(&sample(connection, segments));
         }
         let (network, record) = table.changed_records(1).remove(0);
         self.engine.restore(network, record.unwrap(), START);
     }
 
     fn turn(&mut self) -> Option<Estimate> {
-        self.end.turn(&mut self.engine, START);
-        self.engine.handle_timeout(START);
+        self.end.turn(&mut self.engine, self.now);
+        self.engine.handle_timeout(self.now);
         while self.engine.poll_event().is_some() {}
-        self.engine.estimate(Network::of(REMOTE), START)
+        self.engine.estimate(Network::of(REMOTE), self.now)
     }
 }
 
@@ -159,7 +156,7 @@ fn what_one_gateway_saw_is_an_estimate_at_the_other_and_they_know_each_other() {
     let known = |gateway: &Gateway| gateway.engine.sharing_counts().unwrap().known;
     let before = known(&gateways[1]);
     let own = gateways[0].engine.own_cells(Network::of(REMOTE), 0, START);
-    gateways[0].end.send(own.into_iter().map(|cell| (Network::of(REMOTE), cell)).collect());
+    gateways[0].end.send(None, own.into_iter().map(|cell| (Network::of(REMOTE), cell)).collect());
     until(&mut gateways, "it comes again", |gateways, _| known(&gateways[1]) > before);
     assert!(gateways[1].sharing.status().view().lag.is_empty());
 }
@@ -203,7 +200,7 @@ fn more_cells_at_once_than_an_engine_has_room_for_all_count() {
         |number: u32| (Network::of(std::net::Ipv4Addr::from_bits((80 << 24) + (number << 8)).into()), cell.clone());
     let numbers: Vec<u32> = (0..CELLS).collect();
     for some in numbers.chunks(1_000) {
-        gateways[0].end.send(some.iter().copied().map(of).collect());
+        gateways[0].end.send(None, some.iter().copied().map(of).collect());
         // The other engine takes nothing meanwhile.
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -254,36 +251,32 @@ fn closed_cells_that_the_servers_took_and_lost_are_asked_for() {
     let hub = MemoryHub::new();
     let loses = Arc::new(AtomicBool::new(false));
     let exchange = LosesOne { hub: hub.member(GatewayId(1)), loses: Arc::clone(&loses) };
-    let mut gateways = [join_by(exchange, member(1), Micros(0)), join(&hub, member(2))];
+    let ahead = Micros::from_secs(20);
+    let mut gateways = [join_by(exchange, member(1), ahead), join_with(&hub, member(2), ahead)];
     until(&mut gateways, "they know each other", |gateways, _| {
         gateways.iter().all(|gateway| gateway.sharing.status().view().members.len() == 1)
     });
     // What is sent as a member joins is over.
     let settles = Instant::now();
     until(&mut gateways, "that is over", |_, _| settles.elapsed() > Duration::from_secs(1));
-    let before = Timestamp(START.0 - 20_000_000_000);
-    gateways[0].saw_at(before, 20.0);
-    let (network, cell) = (Network::of(REMOTE), gateways[0].engine.own_cells(Network::of(REMOTE), 0, START).remove(0));
-    assert!(cell.is_closed(&WindowConfig::default()));
-    let closed_sent = |gateway: &Gateway| {
-        let label = TopicLabel::of(Topic::Closed);
-        gateway.sharing.status().measures().cells_sent.get_or_create(&label).get()
-    };
-    let send = |gateways: &mut [Gateway], network| {
-        let already = closed_sent(&gateways[0]);
-        gateways[0].end.send(vec![(network, cell.clone())]);
-        until(gateways, "it leaves", |gateways, _| closed_sent(&gateways[0]) > already);
-    };
-    let others = ["198.51.100.0/24", "203.0.113.0/24"].map(|network| network.parse().unwrap());
-    send(&mut gateways, others[0]);
-    until(&mut gateways, "it arrives", |gateways, _| taken(&gateways[1]) > 0);
+    gateways[0].saw(20.0);
     loses.store(true, Ordering::Relaxed);
-    send(&mut gateways, network);
-    assert!(gateways[1].turn().is_none());
-    send(&mut gateways, others[1]);
+    // The bucket closes, and its cell is lost.
+    for gateway in &mut gateways {
+        gateway.now = START.after(ahead);
+    }
     until(&mut gateways, "it comes after all", |_, estimates| estimates[1].is_some());
     assert!(!loses.load(Ordering::Relaxed));
-    assert_eq!(gateways[1].sharing.status().measures().messages_missing.get(), 1);
+    let received = |gateway: &Gateway, topic| {
+        let label = TopicLabel::of(topic);
+        gateway.sharing.status().measures().cells_received.get_or_create(&label).get()
+    };
+    assert_eq!(gateways[1].sharing.status().measures().buckets_asked.get(), 1);
+    assert_eq!([Topic::Closed, Topic::Again].map(|topic| received(&gateways[1], topic)), [0, 1]);
+    // What is here is asked for no more.
+    let begun = Instant::now();
+    until(&mut gateways, "a while", |_, _| begun.elapsed() > Duration::from_secs(2));
+    assert_eq!(gateways[1].sharing.status().measures().buckets_asked.get(), 1);
 }
 
 /// Loses the first message with cells and goes away for a moment then, as servers do that come back one by one; hands on the next one.
@@ -343,43 +336,47 @@ impl Exchange for Obeys {
 }
 
 #[test]
-fn what_cannot_be_kept_leaves_at_once_and_again_when_it_can_be() {
+fn what_cannot_be_kept_leaves_at_once_and_what_was_lost_when_messages_get_through() {
     let (wish, wished) = tokio::sync::watch::channel(LinkState::Connecting);
     let (sender, left) = std::sync::mpsc::channel();
     // The bucket with the samples is ten before the current one, so that it is not among those that may be on their way.
-    let (mut own, now) =
-        (join_by(Obeys(wished, sender), member(1), Micros::from_secs(100)), START.after(Micros::from_secs(100)));
-    let wait_for = |own: &mut Gateway, what: &str, is_so: &dyn Fn(&Gateway) -> bool| {
-        eventually(what, || {
-            own.end.turn(&mut own.engine, now);
-            is_so(own)
-        });
-    };
+    let mut own = join_by(Obeys(wished, sender), member(1), Micros::from_secs(100));
+    own.now = START.after(Micros::from_secs(100));
     let be = |own: &mut Gateway, state: LinkState| {
         wish.send_replace(state.clone());
-        wait_for(own, "the state", &|own| own.sharing.status().view().link == state);
-        // What that has sent again has left.
         let begun = Instant::now();
-        wait_for(own, "a moment", &|_| begun.elapsed() > Duration::from_millis(300));
+        eventually("the state, and what it has sent again", || {
+            own.turn();
+            own.sharing.status().view().link == state && begun.elapsed() > Duration::from_millis(300)
+        });
     };
     be(&mut own, LinkState::Up);
     let degraded = LinkState::Degraded("a leader is elected".to_owned());
     be(&mut own, degraded.clone());
     own.saw(20.0);
-    let cells: Vec<_> =
-        own.engine.own_cells(Network::of(REMOTE), 0, now).into_iter().map(|cell| (Network::of(REMOTE), cell)).collect();
-    own.end.send(cells.clone());
+    let cells: Vec<_> = own
+        .engine
+        .own_cells(Network::of(REMOTE), 0, own.now)
+        .into_iter()
+        .map(|cell| (Network::of(REMOTE), cell))
+        .collect();
+    own.end.send(None, cells.clone());
     let index = START.0 / 10_000_000_000;
     assert_eq!(left.recv_timeout(PATIENCE), Ok((degraded.clone(), index)));
+    // It leaves once more by itself, since its bucket is over.
+    let begun = Instant::now();
+    eventually("a while", || {
+        own.turn();
+        begun.elapsed() > Duration::from_secs(2)
+    });
+    while left.try_recv().is_ok() {}
+    // Who was away asks for it.
     be(&mut own, LinkState::Up);
-    assert_eq!(left.recv_timeout(PATIENCE), Ok((LinkState::Up, index)));
-    // What was lost with the connection does not wait for the stream, and comes to it, too.
+    assert!(left.try_recv().is_err());
     be(&mut own, LinkState::Down("the connection was lost".to_owned()));
-    own.end.send(cells);
+    own.end.send(None, cells);
     be(&mut own, degraded.clone());
     assert_eq!(left.recv_timeout(PATIENCE), Ok((degraded, index)));
-    be(&mut own, LinkState::Up);
-    assert_eq!(left.recv_timeout(PATIENCE), Ok((LinkState::Up, index)));
 }
 
 #[test]
@@ -445,6 +442,40 @@ fn a_gateway_that_names_another_s_tap_as_its_own_changes_nothing() {
     };
     until(&mut gateways, "its cells are refused", |gateways, _| refused(&gateways[0]) > 0);
     assert_eq!(gateways[0].turn(), None);
+}
+
+#[test]
+fn cells_and_notices_under_a_topic_of_something_else_are_refused() {
+    let hub = MemoryHub::new();
+    let mut both = [join(&hub, member(1)), join(&hub, member(3))];
+    until(&mut both, "the first hears others", |both, _| !both[0].sharing.status().view().members.is_empty());
+    let limit = NonZeroUsize::new(1).unwrap();
+    let own = EngineSharing { gateway: GatewayId(2), tap: TapId(2), pseudonyms: Pseudonyms::new([9; 16]) };
+    let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::Robust, 0).sharing(Some(own));
+    table.add(&sample(7, 90.0));
+    let cell = table.own_cells(Network::of(REMOTE), 0, START).remove(0);
+    let mut batch = BatchWriter::new(GatewayId(2), TapId(2), WindowConfig::default().bucket);
+    assert!(batch.add(Network::of(REMOTE), &cell));
+    let cells = batch.finish();
+    let seat = Notice::Seat { host: REMOTE, here: true };
+    let seats = write_notices(&Notices { number: 1, notices: vec![seat] });
+    let misplaced = [
+        (Topic::Host, &cells),
+        (Topic::Member, &cells),
+        (Topic::Halves, &cells),
+        (Topic::Host, &seats),
+        (Topic::Closed, &seats),
+        (Topic::Halves, &seats),
+    ];
+    let count = misplaced.len() as u64;
+    for (topic, payload) in misplaced {
+        hub.say(GatewayId(2), topic, payload.clone());
+    }
+    let refused = |one: &Gateway| one.sharing.status().measures().refused_by_reason()[0].get("unreadable").copied();
+    until(&mut both, "all are refused", |both, _| refused(&both[0]) == Some(count));
+    assert_eq!(taken(&both[0]), 0);
+    hub.say(GatewayId(2), Topic::Open, cells);
+    until(&mut both, "in its place it counts", |both, _| taken(&both[0]) == 1);
 }
 
 /// Six advised starts of a gateway's hosts lose, where it has this estimate.

@@ -179,6 +179,15 @@ impl Gateway {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
+    /// Its configuration, and where it is.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn config(&self) -> Result<(String, PathBuf)> {
+        let path = self.folder.path().join("gateway.toml");
+        Ok((fs::read_to_string(&path)?, path))
+    }
+
     /// Its standard input, once.
     pub const fn stdin(&mut self) -> Option<ChildStdin> {
         self.process.stdin.take()

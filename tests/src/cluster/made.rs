@@ -71,7 +71,7 @@ impl MadeCells {
                 prefixes: fingerprint(&[]),
                 formats: (FORMAT, FORMAT),
                 clock: now,
-                sent: 0,
+                digests: Vec::new(),
                 address: None,
             };
             (gateway, write_member(&member))

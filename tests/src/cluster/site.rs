@@ -28,6 +28,7 @@ pub async fn copy_stream(server: &str, of: &str, replicas: usize) -> Result<()> 
         mirror: Some(Source { name, external: Some(external), ..Source::default() }),
         max_age: Duration::from_secs(330),
         num_replicas: replicas,
+        allow_direct: true,
         ..Config::default()
     };
     let client = async_nats::connect(server).await?;

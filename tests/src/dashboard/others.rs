@@ -33,7 +33,7 @@ pub(super) fn view() -> ShareView {
         prefixes: 0,
         formats: (FORMAT, FORMAT),
         clock: Timestamp(0),
-        sent: 0,
+        digests: Vec::new(),
         address: Some(format!("https://{name}.example.net:7443")),
     };
     let known = |member: Member, clock_ahead_us| {

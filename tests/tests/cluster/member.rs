@@ -83,9 +83,9 @@ impl Member {
         }
     }
 
-    /// On a busy machine the stream may be late to acknowledge what then comes without it as well.
+    /// What is kept may come twice: as it is published, and out of the stream.
     fn is_copy(&self, (from, topic, payload): &(u16, Topic, String)) -> bool {
-        *topic == Topic::Open && self.kept.contains(&(*from, payload.clone()))
+        *topic == Topic::Closed && self.kept.contains(&(*from, payload.clone()))
     }
 
     /// That nothing more comes for a while.

@@ -25,7 +25,7 @@ authorization { users: [
   { user: makes-nothing, password: word, permissions: {
       publish: { allow: [">"], deny: ["$JS.API.STREAM.CREATE.>"] } } }
   { user: reads-nothing, password: word, permissions: {
-      publish: { allow: [">"], deny: ["$JS.API.CONSUMER.MSG.NEXT.>"] } } }
+      publish: { allow: [">"], deny: ["$JS.API.DIRECT.GET.>"] } } }
   { user: deaf, password: word, permissions: {
       publish: [">"], subscribe: { allow: [">"], deny: ["spand.test.*.open.*"] } } }
 ] }
@@ -65,7 +65,7 @@ async fn a_missing_right_is_named_with_the_subject_and_what_to_do() {
     assert!(sentence.contains("allow it to publish to spand.test.here.*.1"), "{sentence}");
     println!("{sentence}");
     says(as_user("deaf"), &["may not subscribe to spand.test.*.open.*"]).await;
-    says(as_user("reads-nothing"), &["may not publish to $JS.API.CONSUMER.MSG.NEXT.spand-test-here."]).await;
+    says(as_user("reads-nothing"), &["may not publish to $JS.API.DIRECT.GET.spand-test-here"]).await;
     // One that is there needs no right to make it.
     let mut reader = Member::up(NatsConfig { gateway: GatewayId(2), ..as_user("makes-nothing") }).await;
     member.send(Topic::Closed, "kept").await;

@@ -1,10 +1,13 @@
 //! The files of `packaging/nats`, with ports and paths of this machine; and two sites.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Result;
+use async_nats::jetstream;
 use rcgen::ExtendedKeyUsagePurpose;
 use spand_core::sharing::GatewayId;
 use spand_gateway::share::exchange::{LinkState, Topic};
@@ -13,7 +16,7 @@ use spand_tests::access::{Authority, Wanted};
 use spand_tests::cluster::site::copy_stream;
 use spand_tests::cluster::{Ports, Servers};
 use spand_tests::patience::awaited;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::member::Member;
 
@@ -34,6 +37,11 @@ fn on_this_machine(number: usize, folder: &Path, ports: &Ports) -> String {
     text = replace(&text, "server_name: nats-1", &format!("server_name: nats-{}", number + 1));
     text = replace(&text, "0.0.0.0:4222", &format!("127.0.0.1:{}", ports.clients[number]));
     text = replace(&text, "0.0.0.0:6222", &format!("127.0.0.1:{}", ports.routes[number]));
+    text = replace(
+        &text,
+        "advertise: \"nats-1.example.net:6222\"",
+        &format!("advertise: \"127.0.0.1:{}\"", ports.routes[number]),
+    );
     for (other, port) in ports.routes.iter().enumerate() {
         text = replace(&text, &format!("nats-{}.example.net:6222", other + 1), &format!("127.0.0.1:{port}"));
     }
@@ -53,6 +61,30 @@ fn gateway(servers: &Servers, number: u16, user: u16) -> NatsConfig {
     }
 }
 
+/// A client as this user.
+fn client(servers: &Servers, user: &str, password: &str) -> async_nats::ConnectOptions {
+    let ca = servers.folder().join("ca.pem");
+    let options = async_nats::ConnectOptions::new().require_tls(true).add_root_certificates(ca);
+    options.user_and_password(user.to_owned(), password.to_owned())
+}
+
+/// The stream of the site, made once by the packaged user for that.
+async fn make_stream(servers: &Servers) -> jetstream::Context {
+    let options = client(servers, "admin", "word-admin");
+    let admin = awaited("the servers", options.connect(&servers.urls()[0])).await.expect("the packaged user");
+    let admin = jetstream::new(admin);
+    let wanted: jetstream::stream::Config = serde_json::from_str(&packaged("stream.json")).expect("a stream");
+    let made = async {
+        // The servers elect a leader first.
+        while let Err(error) = admin.create_stream(wanted.clone()).await {
+            println!("not yet: {error}");
+            sleep(Duration::from_millis(200)).await;
+        }
+    };
+    awaited("the stream", made).await;
+    admin
+}
+
 /// The three servers of a site as they are packaged.
 fn site() -> Result<Option<Servers>> {
     let Some(mut servers) = Servers::with_texts(3, on_this_machine)? else { return Ok(None) };
@@ -66,6 +98,7 @@ fn site() -> Result<Option<Servers>> {
     let users = (1..=2).fold(packaged("users.conf"), |users, user| {
         replace(&users, &format!("$GATEWAY_{user}_PASSWORD\n"), &format!("\"word-{user}\"\n"))
     });
+    let users = replace(&users, "$ADMIN_PASSWORD\n", "\"word-admin\"\n");
     fs::write(servers.folder().join("users.conf"), users)?;
     for number in 0..3 {
         servers.start_one(number)?;
@@ -76,6 +109,12 @@ fn site() -> Result<Option<Servers>> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_packaged_site_carries_cells_for_its_users_and_no_one_else() {
     let Some(mut servers) = site().unwrap() else { return };
+    let mut early = Member::join(gateway(&servers, 1, 1));
+    let needs = "there is no NATS stream spand-main-main, and the user may not make it";
+    let is_named = early.state.wait_for(|state| matches!(state, LinkState::Down(why) if why.contains(needs)));
+    awaited("the missing stream is named", is_named).await.expect("the exchange runs");
+    drop(early);
+    make_stream(&servers).await;
     let one = Member::up(gateway(&servers, 1, 1)).await;
     let mut two = Member::up(gateway(&servers, 2, 2)).await;
     for topic in [Topic::Closed, Topic::Open, Topic::Member] {
@@ -91,7 +130,8 @@ async fn the_packaged_site_carries_cells_for_its_users_and_no_one_else() {
     // Who writes under another's number is named, and nothing of it arrives.
     let mut wrong = Member::join(gateway(&servers, 1, 2));
     let sentence = wrong.sentence().await;
-    assert!(sentence.contains("may not publish to spand.main.main."), "{sentence}");
+    let rights = ["may not publish to spand.main.main.", "may not subscribe to spand.main.*.host-1.*"];
+    assert!(rights.iter().any(|right| sentence.contains(right)), "{sentence}");
     assert!(!matches!(*wrong.state.borrow(), LinkState::Up));
     // Two of three are a majority.
     servers.all()[0].kill().unwrap();
@@ -109,6 +149,94 @@ async fn the_packaged_site_carries_cells_for_its_users_and_no_one_else() {
         }
     };
     awaited("two of three servers carry on", arrives).await;
+}
+
+/// What one has who has the password of gateway 2: what it tries is refused, or harms nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stolen_password_reaches_nothing_of_another_gateway() {
+    let Some(servers) = site().unwrap() else { return };
+    let admin = make_stream(&servers).await;
+    let mut one = Member::up(gateway(&servers, 1, 1)).await;
+    let refused = Arc::new(Mutex::new(BTreeSet::new()));
+    let seen = Arc::clone(&refused);
+    let options = client(&servers, "gateway-2", "word-2").custom_inbox_prefix("_INBOX.spand-main-2");
+    let options = options.event_callback(move |event| {
+        if let async_nats::Event::ServerError(error) = event {
+            seen.lock().unwrap().insert(error.to_string().to_lowercase());
+        }
+        std::future::ready(())
+    });
+    let thief = options.connect(&servers.urls()[0]).await.expect("the packaged user");
+    let listens =
+        ["_INBOX.>", "_INBOX.spand-main-1.>", "spand.main.*.host-1.*", "spand.main.*.again-1.*", "spand.main.>", ">"];
+    for subject in listens {
+        drop(thief.subscribe(subject).await.unwrap());
+    }
+    let stream = "spand-main-main";
+    let writes = [
+        "spand.main.main.closed.1".to_owned(),
+        "spand.main.main.host-1.1".to_owned(),
+        format!("$JS.API.CONSUMER.CREATE.{stream}"),
+        format!("$JS.API.CONSUMER.CREATE.{stream}.x.spand.main.main.closed.2"),
+        format!("$JS.API.CONSUMER.DURABLE.CREATE.{stream}.x"),
+        format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.x"),
+        format!("$JS.API.CONSUMER.DELETE.{stream}.x"),
+        format!("$JS.API.STREAM.CREATE.{stream}"),
+        format!("$JS.API.STREAM.UPDATE.{stream}"),
+        format!("$JS.API.STREAM.PURGE.{stream}"),
+        format!("$JS.API.STREAM.DELETE.{stream}"),
+        format!("$JS.API.STREAM.MSG.DELETE.{stream}"),
+    ];
+    for subject in &writes {
+        thief.publish(subject.clone(), "{}".into()).await.unwrap();
+    }
+    let all = async {
+        let is_refused = |subject: &str| {
+            let subject = format!("\"{}\"", subject.to_lowercase());
+            refused
+                .lock()
+                .unwrap()
+                .iter()
+                .any(|error| error.contains("permissions violation") && error.contains(&subject))
+        };
+        while !listens.iter().copied().chain(writes.iter().map(String::as_str)).all(is_refused) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    awaited("all of it is refused", all).await;
+
+    // The servers answer whatever subject is named, here one of a gateway that the thief is not: with headers, so that nobody takes it.
+    let kept = jetstream::new(thief.clone())
+        .publish("spand.main.main.closed.2", "forged".into())
+        .await
+        .unwrap()
+        .await
+        .unwrap();
+    one.expect(2, Topic::Closed, "forged").await;
+    let ask = serde_json::json!({ "seq": kept.sequence }).to_string();
+    let asked = format!("$JS.API.DIRECT.GET.{stream}");
+    for topic in ["closed", "open", "member", "host-1", "again-1"] {
+        thief
+            .publish_with_reply(asked.clone(), format!("spand.main.main.{topic}.3"), ask.clone().into())
+            .await
+            .unwrap();
+    }
+    // And answers that are none of a stored message.
+    thief.publish_with_reply("$JS.API.STREAM.NAMES", "spand.main.main.closed.2", "".into()).await.unwrap();
+    thief.publish("spand.main.main.open.2", "end".into()).await.unwrap();
+    loop {
+        let (from, topic, payload) = one.next().await;
+        assert_eq!(from, 2, "{topic:?} {payload}");
+        if payload == "end" {
+            break;
+        }
+        assert!(payload.starts_with('{'), "{payload}");
+    }
+    let consumers = admin.get_stream(stream).await.unwrap().cached_info().state.consumer_count;
+    assert_eq!(consumers, 0);
+    // Who comes now reads and hears as before.
+    drop(one);
+    Member::up(gateway(&servers, 1, 1)).await.expect(2, Topic::Closed, "forged").await;
 }
 
 /// A server of site `a` or `b`, of which b's has a leaf link to a's.

@@ -264,8 +264,8 @@ impl Register {
             "Own cells that had no room on their way to the exchange, and those of others whose engine had ended",
             measures.dropped,
         );
-        let help = "Messages with closed cells of others that did not come and were asked for";
-        self.add("share_messages_missing", help, measures.messages_missing);
+        let help = "Closed buckets of others that did not come whole and were asked for";
+        self.add("share_buckets_asked", help, measures.buckets_asked);
         self.add("share_cells_no_room", "Own cells that had no room on their way to the hub", measures.no_room);
         let help = "Contributions that had no room in a merged bucket";
         self.add("share_contributions_crowded_out", help, measures.crowded_out);
@@ -273,6 +273,8 @@ impl Register {
         self.add("share_connections_compared", help, measures.seen);
         let help = "Those of them that this gateway saw too";
         self.add("share_connections_seen_by_both", help, measures.seen_by_both);
+        let help = "Networks in which the samples of one tap began to lie far from those of all others";
+        self.add("share_outliers", help, measures.outliers);
         let help = "From the end of a bucket, or the newest packet of an open one, to its cell here, by topic";
         self.add("share_lag_seconds", help, measures.lag_seconds);
         self.halves(measures.halves);

@@ -28,7 +28,7 @@ fn member(gateway: u16, tap: TapId) -> Member {
         prefixes: 0,
         formats: (1, 2),
         clock: Timestamp(0),
-        sent: 0,
+        digests: Vec::new(),
         address: None,
     }
 }

@@ -1,17 +1,20 @@
 //! Who a member is, as bytes.
 
 use spand_core::sharing::{GatewayId, TapId};
+use spand_core::window::cells::Digest;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::{FormatError, Kind, begun, opened};
-use crate::encoding::numbers::{Reader, Writer, bits, flags};
+use crate::encoding::numbers::{Malformed, Reader, Writer, bits, flags};
 
 /// Longest texts, in bytes.
 const NAME_BYTES: usize = 253;
 const VERSION_BYTES: usize = 64;
 const RULE_BYTES: usize = 32;
 const ADDRESS_BYTES: usize = 253;
+/// Most buckets of which it is named what left.
+const MOST_DIGESTS: usize = 64;
 
 /// Who a member is and how it is.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -38,8 +41,8 @@ pub struct Member {
     pub formats: (u8, u8),
     /// Its clock.
     pub clock: Timestamp,
-    /// [`Place::number`](super::Place::number) of its last message with closed cells; 0 before the first.
-    pub sent: u64,
+    /// What left of closed buckets, by their index: at most 64, the newest.
+    pub digests: Vec<(u64, Digest)>,
     /// Where agents reach it, at most 253 bytes.
     pub address: Option<String>,
 }
@@ -58,7 +61,7 @@ pub fn write_member(member: &Member) -> Vec<u8> {
         prefixes,
         formats,
         clock,
-        sent,
+        digests,
         address,
     } = member;
     let mut out = begun(Kind::Member);
@@ -74,7 +77,13 @@ pub fn write_member(member: &Member) -> Vec<u8> {
     out.byte(formats.0);
     out.byte(formats.1);
     out.whole(clock.0);
-    out.whole(*sent);
+    let digests = digests.get(digests.len().saturating_sub(MOST_DIGESTS)..).unwrap_or_default();
+    out.whole(digests.len() as u64);
+    for (index, digest) in digests {
+        out.whole(*index);
+        out.whole(digest.cells.into());
+        out.fixed(digest.hash);
+    }
     out.byte(bits([address.is_some()]));
     if let Some(address) = address {
         write_text(address, ADDRESS_BYTES, &mut out);
@@ -95,11 +104,32 @@ pub fn read_member(message: &[u8]) -> Result<Member, FormatError> {
     let rule = read_text(RULE_BYTES, &mut input)?;
     let rule = rule.parse().map_err(|_| FormatError::Rule(rule))?;
     let (prefixes, formats) = (input.fixed()?, (input.byte()?, input.byte()?));
-    let (clock, sent) = (Timestamp(input.whole()?), input.whole()?);
+    let clock = Timestamp(input.whole()?);
+    let digests = input.list(10, |input| {
+        let (index, cells) = (input.whole()?, input.narrow()?);
+        Ok::<_, Malformed>((index, Digest { cells, hash: input.fixed()? }))
+    })?;
+    if digests.len() > MOST_DIGESTS {
+        return Err(FormatError::Nonsense);
+    }
     let [has_address] = flags(input.byte()?)?;
     let address = has_address.then(|| read_text(ADDRESS_BYTES, &mut input)).transpose()?;
     input.end()?;
-    Ok(Member { gateway, tap, instance, name, version, bucket, buckets, rule, prefixes, formats, clock, sent, address })
+    Ok(Member {
+        gateway,
+        tap,
+        instance,
+        name,
+        version,
+        bucket,
+        buckets,
+        rule,
+        prefixes,
+        formats,
+        clock,
+        digests,
+        address,
+    })
 }
 
 fn write_text(text: &str, most: usize, out: &mut Writer) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! message       format (1 byte), kind (1 byte: 1 cells, 2 member, 3 notices, 4 halves, 5 again), then what it holds
-//! cells         gateway, tap, bucket length (µs); count, then each cell; presence, [instance (8 bytes), number]
+//! cells         gateway, tap, bucket length (µs); count, then each cell
 //! cell          network, bucket index, presence, [as of] [newest sample] [raised] (ns after the bucket's start),
 //!               bucket, contributions, round trips, share of connections followed (1 byte: parts of 256, less one),
 //!               connections at once, the fewest of them at a sample
@@ -10,8 +10,8 @@
 //! contributions count, then each: presence, [hash of the address, connection] (8 bytes each), what it contributed
 //! round trips   count, then each: hash of the address (8 bytes), count, sum (µs)
 //! member        gateway, tap, instance (8 bytes), name, version, bucket length (µs), buckets, rule, hash of the prefix list
-//!               (8 bytes), oldest format read and newest written (1 byte each), clock (ns), number of its last message with
-//!               closed cells, presence, [address]
+//!               (8 bytes), oldest format read and newest written (1 byte each), clock (ns), count, then of each closed
+//!               bucket: index, cells that left, their hashes (8 bytes); presence, [address]
 //! notices       number (rises with each message of a gateway), count, then each: what it is about (1 byte), then its values
 //! 1 held back   network, presence, cap (8 bytes, a fraction of bytes), halved (ns), [no advice until] (ns)
 //! 2 seat        presence (the host is here), host
@@ -22,7 +22,7 @@
 //! host          a network of one address
 //! halves        bits (1 byte: hashes begin with as many zero bits), count, then each: hash (8 bytes), sides that sent something
 //!               (1 byte: 1 the one that sorts first, 2 the other, 3 both)
-//! again         index of the bucket from which on the gateway that gets it is to send closed cells again
+//! again         count, then the index of each bucket of which the gateway that gets it is to send its closed cells
 //! text          count of bytes, UTF-8 without control characters
 //! ```
 //!
@@ -57,25 +57,30 @@ pub use self::halves::{HALVES_AT_ONCE, read_halves, write_halves};
 pub use self::member::{Member, read_member, write_member};
 pub use self::notice::{NOTICES_AT_ONCE, Notices, read_notices, write_notices};
 use super::exchange::MESSAGE_BYTES;
-use crate::encoding::numbers::{Malformed, Reader, Writer, bits, flags};
+use crate::encoding::numbers::{Malformed, Reader, Writer};
 
 /// The format that is written: the first byte of every message.
-pub const FORMAT: u8 = 1;
+pub const FORMAT: u8 = 2;
 /// The formats that are read, the oldest first: the one that is written and the one before, where there is one.
 pub const FORMATS_READ: [u8; 1] = [FORMAT];
 
 /// The second byte: what a message holds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Kind {
+pub enum Kind {
+    /// Cells of one gateway.
     Cells = 1,
+    /// Who a member is.
     Member = 2,
+    /// What publishers have each other know.
     Notices = 3,
+    /// Which directions of connections it saw.
     Halves = 4,
+    /// A question for closed cells.
     Again = 5,
 }
 
-/// Most bytes around the cells: format, kind, gateway, tap, bucket length and count; presence, instance and number.
-const HEADER_BYTES: usize = 2 + 3 + 5 + 10 + 3 + 1 + 8 + 10;
+/// Most bytes before the cells: format, kind, gateway, tap, bucket length and count.
+const HEADER_BYTES: usize = 2 + 3 + 5 + 10 + 3;
 
 /// Why a message is not read.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -125,33 +130,35 @@ fn kind_of(byte: u8) -> Option<Kind> {
     [Kind::Cells, Kind::Member, Kind::Notices, Kind::Halves, Kind::Again].into_iter().find(|kind| *kind as u8 == byte)
 }
 
-/// Whether a message holds notices, and not cells, which come under the same topic.
-pub fn holds_notices(message: &[u8]) -> bool {
-    message.get(1).copied().and_then(kind_of) == Some(Kind::Notices)
+/// What a message holds; `None` where no release so far writes that.
+pub fn kind_of_message(message: &[u8]) -> Option<Kind> {
+    message.get(1).copied().and_then(kind_of)
 }
 
-/// Whether a message asks for cells again.
-pub fn is_again(message: &[u8]) -> bool {
-    message.get(1).copied().and_then(kind_of) == Some(Kind::Again)
-}
+/// Most buckets that are asked for at once.
+pub const AGAIN_AT_ONCE: usize = 8;
 
-/// The message that asks for closed cells again, from this bucket on.
-pub fn write_again(index: u64) -> Vec<u8> {
+/// The message that asks for the closed cells of these buckets.
+pub fn write_again(buckets: &[u64]) -> Vec<u8> {
     let mut out = begun(Kind::Again);
-    out.whole(index);
+    let buckets = buckets.get(..AGAIN_AT_ONCE).unwrap_or(buckets);
+    out.whole(buckets.len() as u64);
+    for index in buckets {
+        out.whole(*index);
+    }
     out.bytes
 }
 
-/// Reads from which bucket on.
+/// Reads which they are.
 ///
 /// # Errors
 ///
 /// Why it asks for nothing.
-pub fn read_again(message: &[u8]) -> Result<u64, FormatError> {
+pub fn read_again(message: &[u8]) -> Result<Vec<u64>, FormatError> {
     let mut input = opened(message, Kind::Again)?;
-    let index = input.whole()?;
+    let buckets = input.list(1, Reader::whole)?;
     input.end()?;
-    Ok(index)
+    if buckets.len() > AGAIN_AT_ONCE { Err(FormatError::Nonsense) } else { Ok(buckets) }
 }
 
 /// A message with only its first two bytes.
@@ -232,13 +239,8 @@ impl BatchWriter {
         self.count
     }
 
-    /// The message, with no number.
+    /// The message.
     pub fn finish(self) -> Vec<u8> {
-        self.finish_as(None)
-    }
-
-    /// The message with its place among those of its gateway.
-    pub fn finish_as(self, place: Option<Place>) -> Vec<u8> {
         let CellHead { gateway, tap, bucket } = self.head;
         let mut out = begun(Kind::Cells);
         out.whole(gateway.0.into());
@@ -246,22 +248,8 @@ impl BatchWriter {
         out.whole(bucket.0);
         out.whole(self.count as u64);
         out.bytes.extend_from_slice(&self.cells.bytes);
-        out.byte(bits([place.is_some()]));
-        if let Some(Place { instance, number }) = place {
-            out.fixed(instance);
-            out.whole(number);
-        }
         out.bytes
     }
-}
-
-/// Which of a gateway's messages with closed cells one is, so that one that did not come is noticed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Place {
-    /// [`Member::instance`] of the gateway.
-    pub instance: u64,
-    /// Rises by one with each.
-    pub number: u64,
 }
 
 /// Cells of one gateway.
@@ -275,8 +263,6 @@ pub struct Batch {
     pub bucket: Micros,
     /// The cells with their networks.
     pub cells: Vec<(Network, Cell)>,
-    /// The place among those with closed cells.
-    pub place: Option<Place>,
 }
 
 /// Reads a batch of cells.
@@ -290,9 +276,6 @@ pub fn read_batch(message: &[u8]) -> Result<Batch, FormatError> {
     let bucket = Micros(input.whole()?);
     let head = CellHead { gateway, tap, bucket };
     let cells = input.list(cell::LEAST, |input| cell::read(head, input))?;
-    let [has_place] = flags(input.byte()?)?;
-    let mut place = || Ok::<_, FormatError>(Place { instance: input.fixed()?, number: input.whole()? });
-    let place = has_place.then(&mut place).transpose()?;
     input.end()?;
-    Ok(Batch { gateway, tap, bucket, cells, place })
+    Ok(Batch { gateway, tap, bucket, cells })
 }

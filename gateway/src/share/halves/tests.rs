@@ -34,7 +34,7 @@ fn member(gateway: u16) -> Member {
         prefixes: 0,
         formats: (FORMAT, FORMAT),
         clock: Timestamp(0),
-        sent: 0,
+        digests: Vec::new(),
         address: None,
     }
 }

@@ -10,6 +10,8 @@ use spand_core::sharing::GatewayId;
 use spand_proto::tls::{PemError, PemFile};
 
 use super::fault::Fault;
+use super::subjects::Subjects;
+use crate::share::exchange::MESSAGE_BYTES;
 
 /// Copies of a stream where nothing else is configured.
 pub const DEFAULT_REPLICAS: usize = 3;
@@ -27,7 +29,16 @@ pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// The client gives a connection up at the third tick where nothing came since the first. Its default, 60 s, takes three minutes.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 /// Messages of a subscription that wait to be read; more are dropped by the client.
-const SUBSCRIPTION_MESSAGES: usize = 512;
+const SUBSCRIPTION_MESSAGES: usize = 256;
+/// What waits in the client to be sent.
+const COMMANDS: usize = 256;
+/// Subscriptions: one for each topic, and one for a batch of each of the streams that are read at once, of which there are few.
+const SUBSCRIPTIONS: usize = 12;
+
+/// Bytes of what may wait in the client.
+pub(in crate::share) const fn most_bytes() -> usize {
+    (COMMANDS + SUBSCRIPTIONS * SUBSCRIPTION_MESSAGES) * MESSAGE_BYTES
+}
 
 /// Where NATS is, who this gateway is there, and the stream of its site.
 #[derive(Clone, Debug)]
@@ -184,7 +195,7 @@ impl NatsConfig {
     }
 
     /// How to connect, once: the session makes every connection itself. Files are read now, so that renewed ones count.
-    pub(super) async fn options(&self) -> Result<ConnectOptions, Fault> {
+    pub(super) async fn options(&self, subjects: &Subjects) -> Result<ConnectOptions, Fault> {
         let mut options = ConnectOptions::new()
             .name(format!("spand-gateway {}", self.gateway.0))
             .no_echo()
@@ -192,6 +203,8 @@ impl NatsConfig {
             .ignore_discovered_servers()
             .connection_timeout(CONNECT_WITHIN)
             .ping_interval(PING_INTERVAL)
+            .custom_inbox_prefix(subjects.answers())
+            .client_capacity(COMMANDS)
             .subscription_capacity(SUBSCRIPTION_MESSAGES);
         if let Some(tls) = &self.tls {
             read(&tls.ca, "CA of NATS").await?.certificates().map_err(unusable)?;

@@ -84,13 +84,11 @@ impl Fault {
 
 /// The right that covers a subject whose last parts are other ones each time.
 fn lasting_right(subject: &str) -> String {
-    for (prefix, lasting) in [("_INBOX.", 1), ("$JS.API.CONSUMER.MSG.NEXT.", 6), ("$JS.API.CONSUMER.CREATE.", 5)] {
-        if subject.starts_with(prefix) {
-            let tokens: Vec<&str> = subject.split('.').take(lasting).collect();
-            return format!("{}.>", tokens.join("."));
-        }
+    let mut tokens = subject.split('.');
+    match (tokens.next(), tokens.next()) {
+        (Some("_INBOX"), Some(of)) => format!("_INBOX.{of}.>"),
+        _ => subject.to_owned(),
     }
-    subject.to_owned()
 }
 
 fn of_tls(config: &NatsConfig, server: &str, error: &Rustls) -> String {
@@ -163,16 +161,12 @@ mod tests {
             ("Permissions Violation for Publish to \"spand.c.s.closed.1\"", "allow it to publish to spand.c.s.*.1,"),
             ("Permissions Violation for Publish to \"$JS.API.STREAM.CREATE.spand-c-s\"", "by `make it`"),
             (
-                "Permissions Violation for Publish to \"$JS.API.CONSUMER.MSG.NEXT.spand-c-s.xyz\"",
-                "allow $JS.API.CONSUMER.MSG.NEXT.spand-c-s.>",
+                "Permissions Violation for Publish to \"$JS.API.DIRECT.GET.spand-c-s\"",
+                "allow $JS.API.DIRECT.GET.spand-c-s",
             ),
             (
-                "Permissions Violation for Publish to \"$JS.API.CONSUMER.CREATE.spand-c-s.x.f\"",
-                "allow $JS.API.CONSUMER.CREATE.spand-c-s.>",
-            ),
-            (
-                "Permissions Violation for Subscription to \"_INBOX.xyz.*\"",
-                "may not subscribe to _INBOX.xyz.*: allow _INBOX.>",
+                "Permissions Violation for Subscription to \"_INBOX.spand-c-1.xyz.*\"",
+                "may not subscribe to _INBOX.spand-c-1.xyz.*: allow _INBOX.spand-c-1.>",
             ),
         ] {
             let sentence = of_right(what).expect(what);

@@ -1,25 +1,24 @@
 //! The exchange over NATS `JetStream`.
 //!
 //! Subjects are `spand.<cluster>.<site>.<topic>.<gateway>`: a gateway's user may publish to its own alone, so a subject says whom a
-//! message is of. Closed buckets are kept by the site's stream `spand-<cluster>-<site>` in memory for the length of a window, and read
-//! from every site's; the rest is published and kept nowhere. NATS holds nothing that gateways do not hold themselves.
+//! message is of. Everything is heard as it is published. The site's stream `spand-<cluster>-<site>` keeps closed buckets in memory for the
+//! length of a window, for who is away; who comes reads it once ([`catch_up`]). NATS holds nothing that gateways do not hold themselves, and
+//! nothing for a single gateway: no consumer that another could take away.
 //!
-//! Of the client little is expected: each connection is a [`session`] that ends with its first fault, consumers are made again from our
-//! own positions ([`reader`]), and their silence is noticed here ([`pull`]).
+//! Of the client little is expected: each connection is a [`session`] that ends with its first fault.
 
 mod backoff;
+mod catch_up;
 mod config;
 mod fault;
-mod pull;
-mod reader;
+mod inbox;
 mod session;
 mod stream;
 mod subjects;
-mod unanswered;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_nats::ServerAddr;
 use parking_lot::Mutex;
@@ -28,11 +27,11 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use self::backoff::Backoff;
+pub(super) use self::config::most_bytes;
 pub use self::config::{
     DEFAULT_REPLICAS, DEFAULT_STREAM_BYTES, DEFAULT_WINDOW, MOST_REPLICAS, NatsConfig, NatsConfigError, NatsIdentity,
     NatsLogin, NatsTls,
 };
-use self::reader::Positions;
 use self::session::Ended;
 use self::subjects::Subjects;
 use super::exchange::{Exchange, Link, LinkState};
@@ -87,12 +86,12 @@ impl Exchange for NatsExchange {
                 return session::ended(&mut link.outgoing).await;
             }
         };
-        let positions = Positions::default();
+        let mut since = SystemTime::now() - nats.config.window;
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         servers.shuffle(&mut rand::rng());
         let mut has_been_up = false;
         loop {
-            let fault = match session::run(nats, &servers, &positions, &mut link, has_been_up).await {
+            let fault = match session::run(nats, &servers, &mut since, &mut link, has_been_up).await {
                 Ended::ForGood => return,
                 Ended::Failed(fault, was_up) => {
                     has_been_up |= was_up;

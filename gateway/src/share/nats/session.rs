@@ -3,44 +3,41 @@
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_nats::jetstream::context::{ContextBuilder, PublishErrorKind};
 use async_nats::jetstream::stream::Config as StreamConfig;
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, Event, ServerAddr, ServerError};
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use tokio::sync::mpsc;
+use strum::VariantArray;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::backoff::Backoff;
+use super::catch_up::CatchUp;
 use super::fault::Fault;
-use super::reader::{Inbox, Positions, Reader};
+use super::inbox::Inbox;
 use super::stream;
-use super::unanswered::{LATE, Unanswered};
 use super::{Nats, set};
-use crate::share::exchange::{Link, LinkState, Outgoing, Topic};
+use crate::share::exchange::{Link, LinkState, MESSAGE_BYTES, Outgoing, Topic};
 
-/// Messages to the stream whose acknowledgement is awaited. What comes then waits in the channel, whatever it is about, until one is there or
-/// they are late, and is dropped before it.
-const IN_FLIGHT: usize = 64;
 /// An acknowledgement or answer later than this is none.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// The end waits no longer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How often other sites' streams are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Between attempts to write again.
-const FIRST_PROBE: Duration = Duration::from_millis(200);
-const LONGEST_PROBE: Duration = Duration::from_secs(1);
-/// A stream that takes an attempt and then fails again is tried later each time, as what was not kept is sent to it each time; unless it was
-/// steady for so long.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-const STEADY: Duration = Duration::from_secs(10);
+/// How often it is tried whether the stream keeps what is sent, and how soon again where it does not.
+const TRY_EVERY: Duration = Duration::from_secs(5);
+const FIRST_TRY: Duration = Duration::from_millis(200);
+const LONGEST_TRY: Duration = Duration::from_secs(1);
+/// What came so long before a connection was noticed to be gone may not have come.
+const UNNOTICED: Duration = Duration::from_secs(15);
 /// Events that wait to be looked at.
 const EVENTS: usize = 64;
-/// Before this, consumers and streams behave otherwise.
+/// Before this, streams behave otherwise.
 const OLDEST_SERVER: (u32, u32) = (2, 12);
 
 /// How a session ended.
@@ -51,7 +48,7 @@ pub(super) enum Ended {
     Failed(Fault, bool),
 }
 
-/// An attempt to write to the stream again.
+/// An attempt to write to the stream.
 type Attempt = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
 
 /// What a connection is worked with.
@@ -62,28 +59,30 @@ struct Session<'a> {
     events: mpsc::Receiver<Event>,
     wanted: StreamConfig,
     server: String,
-    /// Readers, which end with this.
-    readers: JoinSet<String>,
+    /// What hears and reads, which ends with this.
+    tasks: JoinSet<()>,
+    /// Streams that were read, or are.
     read: BTreeSet<String>,
     inbox: Inbox,
-    positions: Positions,
+    /// What was published since may not have been heard.
+    since: SystemTime,
 }
 
 /// Connects to one of `servers` and carries messages until that fails or there are no more to send. At first everything must work; once it has,
-/// what needs no stream goes on before the stream does.
+/// messages go before the stream takes any. What was published after `since` is read.
 pub(super) async fn run(
     nats: &Nats,
     servers: &[ServerAddr],
-    positions: &Positions,
+    since: &mut SystemTime,
     link: &mut Link,
     has_been_up: bool,
 ) -> Ended {
     let Link { outgoing, cells, incoming, state } = link;
     let inbox = Inbox::new(Arc::clone(&nats.subjects), cells.clone(), incoming.clone());
     let made = async {
-        let mut session = Session::connect(nats, servers, inbox, Arc::clone(positions)).await?;
-        let attempt = if has_been_up { session.resume().await? } else { session.begin().await? };
-        Ok((session, attempt))
+        let mut session = Session::connect(nats, servers, inbox, *since).await?;
+        session.begin(has_been_up).await?;
+        Ok(session)
     };
     let session = tokio::select! {
         made = made => made,
@@ -91,10 +90,14 @@ pub(super) async fn run(
     };
     match session {
         Err(fault) => Ended::Failed(fault, false),
-        Ok((mut session, attempt)) => match session.carry(outgoing, state, attempt).await {
-            Ok(()) => Ended::ForGood,
-            Err(fault) => Ended::Failed(fault, true),
-        },
+        Ok(mut session) => {
+            let carried = session.carry(outgoing, state, has_been_up).await;
+            *since = SystemTime::now() - UNNOTICED;
+            match carried {
+                Ok(()) => Ended::ForGood,
+                Err(fault) => Ended::Failed(fault, true),
+            }
+        }
     }
 }
 
@@ -105,12 +108,7 @@ pub(super) async fn ended(outgoing: &mut mpsc::Receiver<Outgoing>) {
 
 impl<'a> Session<'a> {
     /// To the first server that takes us. Else why not: the word of one that refuses before the silence of one that is away.
-    async fn connect(
-        nats: &'a Nats,
-        servers: &[ServerAddr],
-        inbox: Inbox,
-        positions: Positions,
-    ) -> Result<Self, Fault> {
+    async fn connect(nats: &'a Nats, servers: &[ServerAddr], inbox: Inbox, since: SystemTime) -> Result<Self, Fault> {
         let mut worst: Option<Fault> = None;
         for address in servers {
             match Self::connect_to(nats, address).await {
@@ -124,10 +122,10 @@ impl<'a> Session<'a> {
                         events,
                         wanted: stream::wanted(&nats.config, &nats.subjects),
                         server,
-                        readers: JoinSet::new(),
+                        tasks: JoinSet::new(),
                         read: BTreeSet::new(),
                         inbox,
-                        positions,
+                        since,
                     });
                 }
                 Err(fault) => match &worst {
@@ -142,110 +140,71 @@ impl<'a> Session<'a> {
     async fn connect_to(nats: &Nats, address: &ServerAddr) -> Result<(Client, mpsc::Receiver<Event>, String), Fault> {
         let server = format!("{}:{}", address.host(), address.port());
         let (sender, events) = mpsc::channel(EVENTS);
-        let options = nats.config.options().await?.event_callback(move |event| {
+        let options = nats.config.options(&nats.subjects).await?.event_callback(move |event| {
             // Where N wait, the first ones end the session.
             let _full = sender.try_send(event);
             std::future::ready(())
         });
         let connected = options.connect(address.clone()).await;
         let client = connected.map_err(|error| Fault::of_connection(&nats.config, &server, &error))?;
-        check_version(&server, &client.server_info().version)?;
+        let info = client.server_info();
+        check_version(&server, &info.version)?;
+        if info.max_payload > MESSAGE_BYTES {
+            nats.say_once(&format!(
+                "NATS server {server} takes messages of {} bytes, of which as many may wait here as are in the sum of `check-config` with                  {MESSAGE_BYTES}: set `max_payload: {MESSAGE_BYTES}` there",
+                info.max_payload
+            ));
+        }
         Ok((client, events, server))
     }
 
-    /// Everything that must work before it counts as up: hearing others, reading the stream, and writing to each subject.
-    async fn begin(&mut self) -> Result<Option<Attempt>, Fault> {
+    /// What must work before it counts as up: hearing others, and at first the stream, too: writing to each subject, and reading.
+    async fn begin(&mut self, has_been_up: bool) -> Result<(), Fault> {
+        let stream = self.nats.subjects.stream();
+        let catch_up = self.catch_up(stream.clone());
+        let Self { nats, client, context, events, wanted, server, tasks, inbox, .. } = self;
+        let (nats, client, context, wanted, server, inbox) = (*nats, &*client, &*context, &*wanted, &*server, &*inbox);
         let work = async {
-            let problem = stream::ensure(&self.context, &self.wanted).await?;
-            if let Some(different) = problem {
-                self.nats.say_once(&different);
+            hear_all(nats, client, server, inbox, tasks).await?;
+            if has_been_up {
+                return client.flush().await.map_err(|_| lost(server));
             }
-            hear_all(self.nats, &self.client, &self.server, &self.inbox, &mut self.readers).await?;
-            let own = self.nats.subjects.stream();
-            let mut reader = reader(self.nats, &self.context, own.clone(), &self.inbox, &self.positions);
-            let ready = reader.ready();
-            self.readers.spawn(reader.run());
-            self.read.insert(own);
-            probe(&self.client, &self.context, self.nats).await?;
-            match timeout(ANSWER_WITHIN, ready).await {
-                Ok(Ok(())) => Ok(None),
-                _ => Err(Fault::absence(format!(
-                    "the NATS stream {} can be written to and not be read",
-                    self.wanted.name
-                ))),
+            keep(context, client, wanted, nats).await?;
+            let readable = timeout(ANSWER_WITHIN, catch_up.check()).await;
+            match readable {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(why)) => Err(Fault::absence(format!("the NATS stream {stream} cannot be read: {why}"))),
+                Err(_) => Err(Fault::absence(format!("the NATS stream {stream} can be written to and not be read"))),
             }
         };
         tokio::select! {
             // Refusals first: what they refuse fails later, and with less to say.
             biased;
-            fault = first_fault(&mut self.events, self.nats, &self.wanted, &self.server) => Err(fault),
+            fault = first_fault(events, nats, wanted, server) => Err(fault),
             done = work => done,
         }
     }
 
-    /// What must work after a connection was lost: hearing others. Where writing to the stream takes longer, as while a leader is elected,
-    /// the attempt is returned.
-    async fn resume(&mut self) -> Result<Option<Attempt>, Fault> {
-        let mut attempt = self.attempt(Duration::ZERO);
-        let work = async {
-            hear_all(self.nats, &self.client, &self.server, &self.inbox, &mut self.readers).await?;
-            Ok(tokio::select! {
-                done = &mut attempt => Some(done),
-                () = sleep(LATE) => None,
-            })
-        };
-        let written = tokio::select! {
-            biased;
-            fault = first_fault(&mut self.events, self.nats, &self.wanted, &self.server) => return Err(fault),
-            done = work => done?,
-        };
-        match written {
-            Some(Ok(())) => {
-                self.read_all(vec![self.nats.subjects.stream()]);
-                Ok(None)
-            }
-            // The next attempt fails likewise, and its reason is shown.
-            Some(Err(_)) => Ok(Some(self.attempt(FIRST_PROBE))),
-            None => Ok(Some(attempt)),
-        }
-    }
-
-    /// Until there are no more messages to send; an error where the connection is of no more use. While there is an attempt to write to the
-    /// stream, messages go without it.
+    /// Until there are no more messages to send; an error where the connection is of no more use.
     async fn carry(
         &mut self,
         outgoing: &mut mpsc::Receiver<Outgoing>,
-        state: &tokio::sync::watch::Sender<LinkState>,
-        mut attempt: Option<Attempt>,
+        state: &watch::Sender<LinkState>,
+        has_been_up: bool,
     ) -> Result<(), Fault> {
         let own = self.nats.subjects.stream();
-        let begun = if attempt.is_none() {
-            LinkState::Up
+        let (begun, wait) = if has_been_up {
+            (LinkState::Degraded(format!("the NATS stream {own} takes no messages yet")), Duration::ZERO)
         } else {
-            LinkState::Degraded(format!("the NATS stream {own} takes no messages yet"))
+            (LinkState::Up, TRY_EVERY)
         };
         set(state, begun);
-        let (mut probes, mut pauses) =
-            (Backoff::new(FIRST_PROBE, LONGEST_PROBE), Backoff::new(FIRST_PROBE, LONGEST_PAUSE));
-        let (mut failed, mut written_since) = (None, Instant::now());
-        let mut unanswered = Unanswered::default();
+        self.read_all(vec![own]);
+        let (mut attempt, mut tries) = (self.attempt(wait), Backoff::new(FIRST_TRY, LONGEST_TRY));
         let mut look = interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut listing: Option<Pin<Box<dyn Future<Output = Vec<String>> + Send>>> = None;
         loop {
-            let late_at = unanswered.late_at();
-            // Nothing else is to wait for the stream.
-            if unanswered.len() >= IN_FLIGHT && unanswered.is_late() && attempt.is_none() {
-                failed = Some(Fault::absence(format!("the NATS stream {own} acknowledges nothing")));
-            }
-            if let (Some(fault), None) = (failed.take(), &attempt) {
-                self.degrade(state, fault);
-                if written_since.elapsed() >= STEADY {
-                    pauses.reset();
-                }
-                probes.reset();
-                attempt = Some(self.attempt(pauses.wait()));
-            }
             tokio::select! {
                 event = self.events.recv() => {
                     let fault = event.map_or_else(|| Some(lost(&self.server)), |event| fault_of(&event, self.nats, &self.wanted, &self.server));
@@ -253,28 +212,20 @@ impl<'a> Session<'a> {
                         return Err(fault);
                     }
                 }
-                Some(answer) = unanswered.next(), if !unanswered.is_empty() => {
-                    if let Err(fault) = answer {
-                        self.send_late(&mut unanswered).await?;
-                        failed = Some(fault);
-                    }
-                }
-                Some(written) = async { Some(attempt.as_mut()?.await) }, if attempt.is_some() => match written {
+                kept = &mut attempt => match kept {
                     Ok(()) => {
-                        attempt = None;
-                        unanswered.clear();
-                        written_since = Instant::now();
-                        self.read_all(vec![own.clone()]);
+                        tries.reset();
                         set(state, LinkState::Up);
+                        attempt = self.attempt(TRY_EVERY);
                     }
                     Err(fault) => {
-                        self.degrade(state, fault);
-                        attempt = Some(self.attempt(probes.wait()));
+                        if !fault.is_absence {
+                            self.nats.say_once(&fault.sentence);
+                        }
+                        set(state, LinkState::Degraded(fault.sentence));
+                        attempt = self.attempt(tries.wait());
                     }
                 },
-                () = sleep_until(late_at.unwrap_or_else(Instant::now)), if late_at.is_some() => {
-                    self.send_late(&mut unanswered).await?;
-                }
                 _ = look.tick(), if listing.is_none() => {
                     listing = Some(streams(self.context.clone(), self.nats.subjects.stream_prefix()).boxed());
                 }
@@ -282,125 +233,98 @@ impl<'a> Session<'a> {
                     listing = None;
                     self.read_all(names.unwrap_or_default());
                 }
-                Some(gone) = self.readers.join_next(), if !self.readers.is_empty() => {
-                    self.read.remove(&gone.unwrap_or_default());
-                }
-                message = outgoing.recv(), if attempt.is_some() || unanswered.len() < IN_FLIGHT => match message {
+                Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
+                message = outgoing.recv() => match message {
                     None => {
-                        self.finish(unanswered).await;
+                        self.finish().await;
                         return Ok(());
                     }
-                    Some(message) => self.send(message, attempt.is_none(), &mut unanswered).await?,
+                    Some(Outgoing { topic, to, payload }) => self.send(self.nats.subjects.own_to(topic, to), payload).await?,
                 },
             }
         }
     }
 
-    /// Sends a message. One for the stream goes to those who are here where the stream is late or takes nothing; what it does not keep comes
-    /// again when it does.
-    async fn send(&self, message: Outgoing, is_kept: bool, unanswered: &mut Unanswered) -> Result<(), Fault> {
-        let Outgoing { topic, to, payload } = message;
-        let subjects = &self.nats.subjects;
-        if !topic.is_kept() {
-            return self.send_now(subjects.own_to(topic, to), payload).await;
-        }
-        let is_late = !is_kept || unanswered.is_late();
-        if is_late {
-            self.send_now(subjects.own(Topic::Open), payload.clone()).await?;
-        }
-        if is_kept {
-            let copy = (!is_late).then(|| payload.clone());
-            let sent = self.context.publish(subjects.own_to(topic, to), payload.into()).await;
-            let (sent, stream) = (sent.map_err(|_| lost(&self.server))?, self.wanted.name.clone());
-            unanswered.push(copy, async move { sent.await.map(drop).map_err(|error| refused(&stream, &error)) });
-        }
-        Ok(())
-    }
-
-    /// Only the stream is away, for this reason.
-    fn degrade(&self, state: &tokio::sync::watch::Sender<LinkState>, fault: Fault) {
-        if !fault.is_absence {
-            self.nats.say_once(&fault.sentence);
-        }
-        set(state, LinkState::Degraded(fault.sentence));
-    }
-
-    /// Sends without the stream what waits for its acknowledgement and was not sent so yet.
-    async fn send_late(&self, unanswered: &mut Unanswered) -> Result<(), Fault> {
-        for payload in unanswered.take_late() {
-            self.send_now(self.nats.subjects.own(Topic::Open), payload).await?;
-        }
-        Ok(())
-    }
-
-    /// Publishes what no stream keeps.
-    async fn send_now(&self, subject: String, payload: Vec<u8>) -> Result<(), Fault> {
+    /// Who is here hears it; the stream keeps what is under its subject, where it can.
+    async fn send(&self, subject: String, payload: Vec<u8>) -> Result<(), Fault> {
         let sent = timeout(ANSWER_WITHIN, self.client.publish(subject, payload.into())).await;
         sent.map_err(|_| lost(&self.server))?.map_err(|_| lost(&self.server))
     }
 
     /// What was sent last is to arrive, if that does not take long.
-    async fn finish(&self, mut unanswered: Unanswered) {
-        let last = async {
-            // Those who are here do not need the stream for it, which may have no leader.
-            self.send_late(&mut unanswered).await.ok();
-            unanswered.all().await;
-            self.client.flush().await
-        };
-        if !timeout(LAST_WORDS, last).await.is_ok_and(|flushed| flushed.is_ok()) {
+    async fn finish(&self) {
+        if !timeout(LAST_WORDS, self.client.flush()).await.is_ok_and(|flushed| flushed.is_ok()) {
             tracing::debug!("the last messages to NATS may not have arrived");
         }
     }
 
-    /// Tries once to write to the stream, after `wait`.
+    /// Tries once whether the stream keeps what is sent, after `wait`.
     fn attempt(&self, wait: Duration) -> Attempt {
         let (context, client, wanted, nats) =
             (self.context.clone(), self.client.clone(), self.wanted.clone(), self.nats.clone());
         async move {
             sleep(wait).await;
-            stream::ensure(&context, &wanted).await?;
-            probe(&client, &context, &nats).await
+            keep(&context, &client, &wanted, &nats).await
         }
         .boxed()
+    }
+
+    fn catch_up(&self, stream: String) -> CatchUp {
+        let filter = self.nats.subjects.everybody(Topic::Closed);
+        CatchUp { client: self.client.clone(), stream, filter, inbox: self.inbox.clone() }
     }
 
     fn read_all(&mut self, streams: Vec<String>) {
         for stream in streams {
             if self.read.insert(stream.clone()) {
-                self.readers.spawn(reader(self.nats, &self.context, stream, &self.inbox, &self.positions).run());
+                let (catch_up, since) = (self.catch_up(stream.clone()), self.since);
+                self.tasks.spawn(async move {
+                    if let Err(why) = catch_up.run(since).await {
+                        tracing::warn!(
+                            stream,
+                            why,
+                            "what a NATS stream kept was not read; other gateways are asked for it"
+                        );
+                    }
+                });
             }
         }
     }
 }
 
-fn reader(nats: &Nats, context: &Context, stream: String, inbox: &Inbox, positions: &Positions) -> Reader {
-    Reader::new(context.clone(), stream, inbox.clone(), nats.config.window, Arc::clone(positions))
+/// Has the stream be there, and writes to it.
+async fn keep(context: &Context, client: &Client, wanted: &StreamConfig, nats: &Nats) -> Result<(), Fault> {
+    if let Some(different) = stream::ensure(context, wanted).await? {
+        nats.say_once(&different);
+    }
+    probe(client, context, nats).await
 }
 
-/// Has everything heard that is published and kept nowhere.
+/// Has everything heard that is published.
 async fn hear_all(
     nats: &Nats,
     client: &Client,
     server: &str,
     inbox: &Inbox,
-    readers: &mut JoinSet<String>,
+    tasks: &mut JoinSet<()>,
 ) -> Result<(), Fault> {
-    let plain = [Topic::Open, Topic::Member, Topic::Halves].map(|topic| nats.subjects.everybody(topic));
-    for subject in plain.into_iter().chain([nats.subjects.inbox()]) {
+    let subjects =
+        [Topic::Closed, Topic::Open, Topic::Member, Topic::Halves].map(|topic| nats.subjects.everybody(topic));
+    for subject in subjects.into_iter().chain(nats.subjects.inboxes()) {
         let subscriber = client.subscribe(subject).await.map_err(|_| lost(server))?;
-        readers.spawn(hear(subscriber, inbox.clone()));
+        tasks.spawn(hear(subscriber, inbox.clone()));
     }
     Ok(())
 }
 
-/// Hands over what is published and kept nowhere. Named as no stream is.
-async fn hear(mut subscriber: async_nats::Subscriber, inbox: Inbox) -> String {
+/// Hands over what is published. Gateways send no headers, and answers of servers have some: a client that asks a server names the
+/// subject of the answer, which may be one that its user has no right to write to.
+async fn hear(mut subscriber: async_nats::Subscriber, inbox: Inbox) {
     while let Some(message) = subscriber.next().await {
-        if inbox.take(message).await.is_err() {
-            break;
+        if message.headers.is_none() && inbox.take(message.subject.as_str(), &message.payload).await.is_err() {
+            return;
         }
     }
-    String::new()
 }
 
 /// All sites' streams.
@@ -419,9 +343,9 @@ async fn streams(context: Context, prefix: String) -> Vec<String> {
 async fn probe(client: &Client, context: &Context, nats: &Nats) -> Result<(), Fault> {
     let stream = nats.subjects.stream();
     let tried = async {
-        for topic in [Topic::Open, Topic::Member, Topic::Host, Topic::Halves] {
+        for topic in Topic::VARIANTS.iter().filter(|topic| !topic.is_kept()) {
             client
-                .publish(nats.subjects.own(topic), Vec::new().into())
+                .publish(nats.subjects.own(*topic), Vec::new().into())
                 .await
                 .map_err(|_| Fault::absence("the connection ended"))?;
         }
@@ -463,7 +387,7 @@ fn fault_of(event: &Event, nats: &Nats, wanted: &StreamConfig, server: &str) -> 
             Some(Fault::of(format!("NATS server {server} does not take the login any more: make both the same")))
         }
         Event::SlowConsumer(_) => {
-            nats.say_once("messages of other gateways come faster than they are read; those about open buckets are lost meanwhile");
+            nats.say_once("messages of other gateways come faster than they are read; what is lost of closed buckets is asked for");
             None
         }
         Event::ServerError(ServerError::SlowConsumer(_))

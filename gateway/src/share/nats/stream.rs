@@ -28,6 +28,7 @@ pub(super) fn wanted(config: &NatsConfig, subjects: &Subjects) -> Config {
         max_age: config.window,
         max_bytes: i64::try_from(config.stream_bytes).unwrap_or(i64::MAX),
         num_replicas: config.replicas,
+        allow_direct: true,
         // Nothing is sent under one name twice; NATS would remember every message for as long as this.
         duplicate_window: Duration::from_secs(1).min(config.window),
         ..Config::default()
@@ -38,7 +39,7 @@ pub(super) fn wanted(config: &NatsConfig, subjects: &Subjects) -> Config {
 pub(super) fn how_to_make(wanted: &Config) -> String {
     format!(
         "nats stream add {} --subjects '{}' --storage memory --retention limits --discard old --replicas {} --max-age {}s \
-         --max-bytes {} --defaults",
+         --max-bytes {} --allow-direct --defaults",
         wanted.name,
         wanted.subjects.join(","),
         wanted.num_replicas,
@@ -47,17 +48,18 @@ pub(super) fn how_to_make(wanted: &Config) -> String {
     )
 }
 
-/// Makes it if it is missing. Tells what is different where it is there.
+/// Makes it if it is missing. Tells what is different where it is there; one that is of no use, or not for gateways alone, is refused.
 pub(super) async fn ensure(context: &Context, wanted: &Config) -> Result<Option<String>, Fault> {
     if let Some(found) = config_of(context, &wanted.name).await? {
-        return Ok(difference(wanted, &found));
+        return usable(&found).map(|()| difference(wanted, &found));
     }
     match context.create_stream(wanted.clone()).await {
         Ok(_) => Ok(None),
         Err(error) => match error.kind() {
             // Another gateway was faster, with other settings.
             CreateStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NAME_EXIST => {
-                Ok(config_of(context, &wanted.name).await?.and_then(|found| difference(wanted, &found)))
+                let found = config_of(context, &wanted.name).await?;
+                found.map_or(Ok(None), |found| usable(&found).map(|()| difference(wanted, &found)))
             }
             CreateStreamErrorKind::JetStream(answer) if is_off(answer.error_code()) => Err(jetstream_is_off()),
             CreateStreamErrorKind::JetStreamUnavailable => Err(jetstream_is_off()),
@@ -104,6 +106,28 @@ fn jetstream_is_off() -> Fault {
 
 fn no_answer(name: &str, error: &dyn std::fmt::Display) -> Fault {
     Fault::absence(format!("NATS does not answer about its stream {name}, as while it elects a leader: {error}"))
+}
+
+/// Whether a stream that somebody made keeps what gateways send, and lets them read it. Who made it first may have it say something else.
+fn usable(found: &Config) -> Result<(), Fault> {
+    let name = &found.name;
+    let changes = [
+        ("a subject transform", found.subject_transform.is_some()),
+        ("a republish", found.republish.is_some()),
+        ("a mirror", found.mirror.is_some()),
+        ("sources", found.sources.as_ref().is_some_and(|sources| !sources.is_empty())),
+    ];
+    if let Some((what, _)) = changes.iter().find(|(_, has)| *has) {
+        return Err(Fault::of(format!(
+            "the NATS stream {name} has {what}, so it holds something else than gateways send: remove it (`nats stream rm {name}`) and make it again"
+        )));
+    }
+    if !found.allow_direct {
+        return Err(Fault::of(format!(
+            "the NATS stream {name} has no direct gets, by which gateways read it: `nats stream edit {name} --allow-direct`"
+        )));
+    }
+    Ok(())
 }
 
 /// What matters and is different, in words.

@@ -1,6 +1,6 @@
 //! The names of what is in NATS: subjects and streams.
 
-use spand_core::sharing::GatewayId;
+use spand_core::sharing::{GatewayId, MOST_GATEWAYS};
 use strum::VariantArray;
 
 use crate::share::exchange::Topic;
@@ -33,8 +33,14 @@ impl Subjects {
     }
 
     /// What all gateways of all sites write for this one alone.
-    pub(super) fn inbox(&self) -> String {
-        format!("{ROOT}.{}.*.{}.*", self.cluster, token(Topic::Host, Some(self.gateway)))
+    pub(super) fn inboxes(&self) -> [String; 2] {
+        [Topic::Host, Topic::Again]
+            .map(|topic| format!("{ROOT}.{}.*.{}.*", self.cluster, token(topic, Some(self.gateway))))
+    }
+
+    /// Where servers answer this gateway: no other one's user may listen there.
+    pub(super) fn answers(&self) -> String {
+        format!("_INBOX.{ROOT}-{}-{}", self.cluster, self.gateway.0)
     }
 
     /// All that this gateway writes to, as a right of its user.
@@ -71,8 +77,9 @@ impl Subjects {
             return None;
         }
         let known = Topic::VARIANTS.iter().copied().find(|known| known.name() == topic);
-        let topic = known.or_else(|| (topic == token(Topic::Host, Some(self.gateway))).then_some(Topic::Host))?;
-        let number: u16 = gateway.parse().ok()?;
+        let addressed = || [Topic::Host, Topic::Again].into_iter().find(|of| topic == token(*of, Some(self.gateway)));
+        let topic = known.or_else(addressed)?;
+        let number: u16 = gateway.parse().ok().filter(|number| (1..=MOST_GATEWAYS).contains(number))?;
         // A right is given for one spelling of a number.
         (number.to_string() == gateway).then_some((GatewayId(number), topic))
     }
@@ -104,12 +111,14 @@ mod tests {
         let other = Subjects::new("c", "there", GatewayId(8));
         assert_eq!(subjects.author(&other.own_to(Topic::Host, Some(GatewayId(7)))), Some((GatewayId(8), Topic::Host)));
         assert_eq!(subjects.author(&other.own_to(Topic::Host, Some(GatewayId(9)))), None);
-        assert_eq!(subjects.inbox(), "spand.c.*.host-7.*");
-        assert_eq!(subjects.author("spand.c.there.open.65535"), Some((GatewayId(65_535), Topic::Open)));
+        assert_eq!(subjects.inboxes(), ["spand.c.*.host-7.*", "spand.c.*.again-7.*"]);
+        assert_eq!(subjects.author("spand.c.there.open.64"), Some((GatewayId(64), Topic::Open)));
         for foreign in [
             "spand.d.here.open.7",
             "other.c.here.open.7",
             "spand.c.here.opened.7",
+            "spand.c.here.open.65",
+            "spand.c.here.open.0",
             "spand.c.here.open.65536",
             "spand.c.here.open.07",
             "spand.c.here.open.+7",

@@ -4,6 +4,7 @@ pub mod agents;
 pub mod away;
 pub mod cells;
 pub mod convergence;
+pub mod flood;
 pub mod group;
 pub mod nats;
 pub mod servers;
@@ -29,6 +30,7 @@ pub const CASES: &[Case] = &[
     ("sites", "two sites over a slow path that is cut for a minute", sites::run),
     ("upgrade", "servers of the version before, upgraded one at a time under traffic", upgrade::run),
     ("nats", "what the servers take for a byte, and the highest rate without a growing queue", nats::run),
+    ("flood", "a member's user sends without pause on every topic", flood::run),
     ("away", "all servers away for ten minutes, their return, and a gateway that starts again", away::run),
 ];
 

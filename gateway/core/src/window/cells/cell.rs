@@ -1,6 +1,6 @@
 //! A cell: what one gateway saw of one network in one bucket.
 
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 
 use crate::config::WindowConfig;
 use crate::flow::sample_rate::SampleRate;
@@ -161,6 +161,9 @@ impl Cell {
         if !within(self.as_of) {
             return Err(CellRefused::Unsound);
         }
+        if !self.is_plausible(nanos) {
+            return Err(CellRefused::Unsound);
+        }
         let counts = (self.contributions.len(), self.rtts.len());
         let pseudonymous = |remote| Pseudonyms::hash_of(remote).is_some();
         let named = self.contributions.iter().all(|part| part.source.is_none_or(|of| pseudonymous(of.remote)))
@@ -186,6 +189,26 @@ impl Cell {
             return Err(CellRefused::Unsound);
         }
         Ok(Self { bucket, contributions, rtts, newest_sample, raised, ..self })
+    }
+}
+
+/// Most window samples and round trips of a bucket, for each second of it: those of a tap with a million losses and acknowledgements of
+/// one network a second.
+const MOST_A_SECOND: u64 = 1_000_000;
+/// Most connections at once of one network.
+const MOST_AT_ONCE: u32 = 1 << 20;
+/// The longest round trip that is measured.
+const LONGEST_RTT: Micros = Micros::from_secs(60);
+
+impl Cell {
+    /// Whether one tap can have seen so much in a bucket of this length.
+    fn is_plausible(&self, nanos: u64) -> bool {
+        let most = MOST_A_SECOND.saturating_mul(nanos.div_ceil(1_000_000_000));
+        let rtt = self.bucket.rtt;
+        self.counted() <= most
+            && rtt.sum.0 <= rtt.count.saturating_mul(LONGEST_RTT.0)
+            && self.rtts.iter().all(|part| part.sum.0 <= part.count.saturating_mul(LONGEST_RTT.0))
+            && self.parallel.max(self.parallel_at_samples) <= MOST_AT_ONCE
     }
 }
 

@@ -3,8 +3,9 @@
 use smallvec::SmallVec;
 
 use super::Cell;
+use super::outlier::is_near;
+use crate::sharing::TapId;
 use crate::window::bucket::{Bucket, Contribution, RemoteRtt};
-use crate::window::record::NetworkRecord;
 
 /// Contributions and addresses of one merged bucket: those of four taps with full buckets. Beyond, those with the fewest samples go.
 pub(super) const CONTRIBUTIONS: usize = 68;
@@ -13,9 +14,10 @@ const REMOTES: usize = 64;
 /// A merged bucket.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
-    bucket: Bucket,
-    contributions: Vec<Contribution>,
-    rtts: Vec<RemoteRtt>,
+    pub(super) bucket: Bucket,
+    /// Each with the tap that saw it.
+    pub(super) contributions: Vec<(TapId, Contribution)>,
+    pub(super) rtts: Vec<RemoteRtt>,
 }
 
 /// Merges the cells of one bucket. Of the gateways of one tap the one counts that saw most. Also returns how many contributions had no room.
@@ -34,16 +36,17 @@ pub(super) fn merge<'a>(index: u64, cells: impl Iterator<Item = &'a Cell>) -> (M
     let mut merged = Merged { bucket: Bucket { index, ..Bucket::default() }, ..Merged::default() };
     for cell in &counted {
         add(&mut merged.bucket, &cell.bucket);
-        merged.contributions.extend_from_slice(&cell.contributions);
+        merged.contributions.extend(cell.contributions.iter().map(|part| (cell.tap, part.clone())));
         merged.rtts.extend_from_slice(&cell.rtts);
     }
     // Stable: where two are of one source, that of the lower gateway comes first.
-    merged.contributions.sort_by_key(|part| part.source);
+    merged.contributions.sort_by_key(|(_, part)| part.source);
     if counted.len() > 1 {
-        // Two gateways saw the same connection, so the same packets, and nobody declared that they do.
+        // Two gateways saw the same connection, so the same packets, and nobody declared that they do. Where they contradict each other both
+        // stay, under one source: what is made of it lies between them, and a tap that does so often is an outlier.
         merged.contributions.dedup_by(|next, kept| {
-            let same = kept.source.is_some() && next.source == kept.source;
-            if same && next.samples > kept.samples {
+            let same = kept.1.source.is_some() && next.1.source == kept.1.source && agree(&kept.1, &next.1);
+            if same && next.1.samples > kept.1.samples {
                 std::mem::swap(next, kept);
             }
             same
@@ -58,7 +61,8 @@ pub(super) fn merge<'a>(index: u64, cells: impl Iterator<Item = &'a Cell>) -> (M
             same
         });
     }
-    let crowded_out = bound(&mut merged.contributions, CONTRIBUTIONS, |part| (part.samples, part.source.is_none()));
+    let crowded_out =
+        bound(&mut merged.contributions, CONTRIBUTIONS, |(_, part)| (part.samples, part.source.is_none()));
     bound(&mut merged.rtts, REMOTES, |part| part.count);
     (merged, crowded_out)
 }
@@ -101,15 +105,8 @@ fn add(sum: &mut Bucket, bucket: &Bucket) {
     }
 }
 
-/// Puts a merged bucket in place of what the record has of it.
-pub(super) fn put(record: &mut NetworkRecord, index: u64, merged: Merged) {
-    replace(&mut record.buckets, index, |bucket| bucket.index, [merged.bucket]);
-    replace(&mut record.contributions, index, |part| part.bucket, merged.contributions);
-    replace(&mut record.rtts, index, |part| part.bucket, merged.rtts);
-}
-
-fn replace<T>(all: &mut Vec<T>, index: u64, bucket: impl Fn(&T) -> u64, with: impl IntoIterator<Item = T>) {
-    let first = all.partition_point(|one| bucket(one) < index);
-    let after = all.partition_point(|one| bucket(one) <= index);
-    all.splice(first..after, with);
+/// Whether two taps saw about the same of one connection.
+fn agree(one: &Contribution, next: &Contribution) -> bool {
+    let mean = |of: &Contribution| of.sum_bytes / f64::from(of.samples);
+    one.samples == 0 || next.samples == 0 || is_near(mean(one) / mean(next))
 }

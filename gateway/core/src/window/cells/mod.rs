@@ -4,7 +4,10 @@
 //! both give a merged record, bucket by bucket where one changed. Evaluation takes the merged one where there are cells.
 
 mod cell;
+mod digest;
 mod merge;
+mod merged;
+mod outlier;
 #[cfg(test)]
 mod tests;
 
@@ -13,13 +16,17 @@ use spand_proto::units::Timestamp;
 
 pub use self::cell::{Cell, CellRefused};
 pub(crate) use self::cell::{Seen, of_index};
+pub use self::digest::Digest;
+pub(crate) use self::digest::{hash, hash_of};
+use self::merged::MergedRecord;
+pub use self::outlier::Outlier;
 use crate::config::WindowConfig;
 use crate::memory::{allocated_for, boxed};
-use crate::sharing::{GatewayId, TapId};
+use crate::sharing::{GatewayId, MOST_GATEWAYS, TapId};
 use crate::window::record::{NetworkRecord, bucket_nanos};
 
-/// Gateways of which cells of one bucket and network are kept. At the limit a further one's is refused.
-const GATEWAYS_PER_BUCKET: usize = 32;
+/// Cells of one bucket and network that are kept. At the limit a further one is refused.
+const GATEWAYS_PER_BUCKET: usize = MOST_GATEWAYS as usize;
 
 /// Cells of other gateways in one network's window, and what they give with the own record.
 #[derive(Clone, Debug)]
@@ -30,7 +37,9 @@ pub(crate) struct Foreign {
     parts_bytes: usize,
     /// Cells that say when a sample was raised: none under most rules.
     raised: usize,
-    merged: NetworkRecord,
+    merged: MergedRecord,
+    /// The tap whose samples lie far from what all others saw, and the record without it where it does not count.
+    outlier: Option<(Outlier, Option<Box<NetworkRecord>>)>,
     /// Buckets whose part of `merged` is not what follows any more.
     stale: SmallVec<[u64; 4]>,
     /// Contributions that had no room in a merged bucket.
@@ -40,29 +49,31 @@ pub(crate) struct Foreign {
 /// What became of a cell.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Taken {
-    /// It counts.
-    New,
+    /// It counts, in place of one of which this much was counted, if that was of the closed bucket, too.
+    New(Option<u64>),
     /// The same or a newer one is here already.
     Known,
 }
 
 impl Foreign {
-    pub(crate) fn new(own: &NetworkRecord) -> Self {
+    pub(crate) fn new(own: &NetworkRecord, tap: TapId) -> Self {
         Self {
             cells: Vec::new(),
             parts_bytes: 0,
             raised: 0,
-            merged: own.clone(),
+            merged: MergedRecord::new(own, tap),
+            outlier: None,
             stale: SmallVec::new(),
             crowded_out: 0,
         }
     }
 
     /// Takes a cell that is sound.
-    pub(crate) fn take(&mut self, cell: Cell) -> Result<Taken, CellRefused> {
+    pub(crate) fn take(&mut self, cell: Cell, config: &WindowConfig) -> Result<Taken, CellRefused> {
         let key = |cell: &Cell| (cell.index(), cell.gateway);
         let index = cell.index();
         let (parts_bytes, raised) = (cell.parts_bytes(), usize::from(cell.raised.is_some()));
+        let mut before = None;
         match self.cells.binary_search_by_key(&key(&cell), key) {
             Ok(place) => {
                 let Some(known) = self.cells.get_mut(place) else { return Err(CellRefused::NoRoom) };
@@ -70,6 +81,7 @@ impl Foreign {
                     return Ok(Taken::Known);
                 }
                 let known = std::mem::replace(known, cell);
+                before = Some(&known).filter(|known| known.is_closed(config)).map(Cell::counted);
                 self.forget(&known);
             }
             Err(place) => {
@@ -84,7 +96,7 @@ impl Foreign {
         self.parts_bytes += parts_bytes;
         self.raised += raised;
         self.note_stale(index);
-        Ok(Taken::New)
+        Ok(Taken::New(before))
     }
 
     /// A cell does not count any more.
@@ -118,7 +130,13 @@ impl Foreign {
 
     /// The record that follows from the own one and the cells, as of the last [`Self::renew`].
     pub(crate) fn merged(&self) -> &NetworkRecord {
-        &self.merged
+        let without = self.outlier.as_ref().and_then(|(_, without)| without.as_deref());
+        without.unwrap_or(&self.merged.record)
+    }
+
+    /// The tap whose samples lie far from what all others saw, as of then.
+    pub(crate) fn outlier(&self) -> Option<Outlier> {
+        self.outlier.as_ref().map(|(outlier, _)| *outlier)
     }
 
     /// Whether [`Self::merged`] is not what follows any more.
@@ -129,20 +147,48 @@ impl Foreign {
     /// Brings the merged record up to date.
     pub(crate) fn renew(&mut self, own: &NetworkRecord, of_own: (GatewayId, TapId), seen: Seen, now: Timestamp) {
         for index in std::mem::take(&mut self.stale) {
-            let first = self.cells.partition_point(|cell| cell.index() < index);
-            let after = self.cells.partition_point(|cell| cell.index() <= index);
             let own_cell = Cell::of(own, index, of_own, seen, now);
-            let cells = self.cells.get(first..after).unwrap_or_default().iter().chain(&own_cell);
-            let (bucket, crowded_out) = merge::merge(index, cells);
+            let (bucket, crowded_out) = merge::merge(index, self.of_bucket(index).iter().chain(&own_cell));
             self.crowded_out += crowded_out;
-            merge::put(&mut self.merged, index, bucket);
+            self.merged.put(index, bucket);
         }
         // A gateway whose clock is ahead makes nothing younger than it is.
         let past = |at: Option<Timestamp>| at.map(|at| at.min(now));
-        self.merged.newest_sample = past(self.latest(|cell| cell.newest_sample)).max(own.newest_sample);
+        let newest_sample = past(self.latest(|cell| cell.newest_sample)).max(own.newest_sample);
         let raised = if self.raised > 0 { self.latest(|cell| cell.raised) } else { None };
-        self.merged.raised = past(raised).max(own.raised);
-        self.merged.newest = past(self.latest(|cell| Some(cell.as_of))).max(own.newest);
+        let newest = past(self.latest(|cell| Some(cell.as_of))).max(own.newest);
+        let record = &mut self.merged.record;
+        (record.newest_sample, record.raised, record.newest) = (newest_sample, past(raised).max(own.raised), newest);
+        self.outlier = self.merged.outlier(of_own.1).map(|outlier| {
+            let without = outlier.is_left_out.then(|| Box::new(self.without(outlier.tap, own, of_own, seen, now)));
+            (outlier, without)
+        });
+    }
+
+    /// The merged record without the cells of one tap.
+    fn without(
+        &self,
+        tap: TapId,
+        own: &NetworkRecord,
+        of_own: (GatewayId, TapId),
+        seen: Seen,
+        now: Timestamp,
+    ) -> NetworkRecord {
+        let all = &self.merged.record;
+        let nothing = NetworkRecord { buckets: Vec::new(), contributions: Vec::new(), rtts: Vec::new(), ..*all };
+        let mut without = MergedRecord::new(&nothing, of_own.1);
+        for index in all.buckets.iter().map(|bucket| bucket.index) {
+            let own_cell = Cell::of(own, index, of_own, seen, now);
+            let others = self.of_bucket(index).iter().chain(&own_cell).filter(|cell| cell.tap != tap);
+            without.put(index, merge::merge(index, others).0);
+        }
+        without.record
+    }
+
+    fn of_bucket(&self, index: u64) -> &[Cell] {
+        let first = self.cells.partition_point(|cell| cell.index() < index);
+        let after = self.cells.partition_point(|cell| cell.index() <= index);
+        self.cells.get(first..after).unwrap_or_default()
     }
 
     /// The latest of these moments. Each lies in its cell's bucket ([`Cell::sound`]), so the newest bucket that has one has the latest.
@@ -196,6 +242,9 @@ impl Foreign {
 
     /// Heap memory.
     pub(crate) fn held_bytes(&self) -> usize {
-        boxed::<Self>() + allocated_for::<Cell>(self.cells.capacity()) + self.parts_bytes + self.merged.held_bytes()
+        let without =
+            self.outlier.as_ref().and_then(|(_, without)| without.as_deref()).map_or(0, NetworkRecord::held_bytes);
+        let cells = allocated_for::<Cell>(self.cells.capacity()) + self.parts_bytes;
+        boxed::<Self>() + cells + self.merged.held_bytes() + without
     }
 }

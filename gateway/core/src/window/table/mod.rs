@@ -22,7 +22,7 @@ use spand_proto::units::{Micros, Timestamp};
 use self::announce::Announced;
 use self::changes::Changes;
 use self::recent::Recent;
-pub use self::share::{SeenByBoth, SharingCounts};
+pub use self::share::{Outliers, SeenByBoth, SharingCounts};
 use self::share::{SharedEntry, TableSharing};
 use self::slots::{Slot, Slots};
 use super::bucket::{Bucket, BucketOutcomes, LimitCounts, RttSum};
@@ -354,7 +354,8 @@ impl NetworkTable {
         let entry = self.slots.find(network).and_then(|slot| self.slots.get(slot))?;
         let record = self.evaluated(entry, now);
         let known = (record.as_ref(), entry.live(now));
-        estimate::estimate(network, known, now, &self.config, self.rules.in_force).ok()
+        let estimate = estimate::estimate(network, known, now, &self.config, self.rules.in_force).ok()?;
+        Some(entry.bounded(estimate, now, &self.config, self.rules.in_force))
     }
 
     /// The view of a network at `now`; `None` if the window has nothing of it.
@@ -379,14 +380,22 @@ impl NetworkTable {
         let record = self.evaluated(entry, now);
         let outcomes = entry.record.slice(now, &self.config).outcomes();
         let (seen, here) = seen;
-        NetworkView::of(
+        let view = NetworkView::of(
             entry.network,
             (&record, entry.live(now)),
             (seen, here, outcomes),
             now,
             &self.config,
             &self.rules,
-        )
+        )?;
+        Some(match view.estimate {
+            Some(estimate) => {
+                let estimate = entry.bounded(estimate, now, &self.config, self.rules.in_force);
+                let (rtt_min, rtt_mean) = (estimate.rtt_min, estimate.rtt_mean);
+                NetworkView { estimate: Some(estimate), rtt_min, rtt_mean, ..view }
+            }
+            None => view,
+        })
     }
 
     /// From `at` on this share of the connections is followed.
@@ -533,7 +542,16 @@ impl Entry {
 
     /// What its window says at `now`.
     fn estimate(&self, now: Timestamp, config: &WindowConfig, rule: &dyn Rule) -> Result<Estimate, NoEstimate> {
-        estimate::estimate(self.network, (self.evaluated(), self.live(now)), now, config, rule)
+        let estimate = estimate::estimate(self.network, (self.evaluated(), self.live(now)), now, config, rule)?;
+        Ok(self.bounded(estimate, now, config, rule))
+    }
+
+    /// An estimate no further from what the own tap saw than cells of others may move it.
+    fn bounded(&self, estimate: Estimate, now: Timestamp, config: &WindowConfig, rule: &dyn Rule) -> Estimate {
+        if self.foreign().is_none() {
+            return estimate;
+        }
+        estimate::bounded(estimate, (self.record.slice(now, config), &self.record), rule)
     }
 
     fn live(&self, now: Timestamp) -> LiveView<'_> {

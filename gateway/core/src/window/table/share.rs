@@ -9,14 +9,17 @@ use spand_proto::units::{Micros, Timestamp};
 use super::slots::Slot;
 use super::{Entry, NetworkTable};
 use crate::estimate::says_something;
-use crate::sharing::{GatewayId, Sharing};
-use crate::window::cells::{Cell, CellRefused, Foreign, Seen, Taken};
+use crate::sharing::{GatewayId, Sharing, TapId};
+use crate::window::cells::{self, Cell, CellRefused, Digest, Foreign, Outlier, Seen, Taken};
 use crate::window::record::{NetworkRecord, bucket_nanos};
 
 /// Shortest time between two cells of an open bucket of one network.
 const EARLY: Micros = Micros::from_secs(1);
 /// Cells that wait to be taken. At the limit the oldest is dropped, counted: its bucket is still in the record.
 const WAITING: usize = 16_384;
+
+/// Taps of which it is counted that they lay off.
+const OUTLIERS: usize = 1_024;
 
 /// What a table shares with those of other gateways.
 #[derive(Debug)]
@@ -28,10 +31,12 @@ pub(super) struct TableSharing {
     /// Networks of which only other gateways have samples, by their newest bucket: they make room first.
     pub(super) foreign_only: BTreeSet<(u64, Network)>,
     counts: SharingCounts,
+    /// Before which bucket digests were forgotten.
+    forgot: u64,
 }
 
 /// What became of cells.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SharingCounts {
     /// Cells of closed buckets that left, and of open ones.
     pub closed: u64,
@@ -47,6 +52,25 @@ pub struct SharingCounts {
     pub crowded_out: u64,
     /// Of each gateway with another tap: connections in its closed cells, and those of them that this gateway saw too.
     pub seen_by_both: BTreeMap<GatewayId, SeenByBoth>,
+    /// Cells of closed buckets that left, by bucket: of those of the window that closed since the start.
+    pub sent: BTreeMap<u64, Digest>,
+    /// Cells of closed buckets of others that count, by gateway and bucket.
+    pub heard: BTreeMap<(GatewayId, u64), Digest>,
+    /// Gateways and buckets of which some had no room here: what came of them says nothing of what was sent.
+    pub no_room: BTreeSet<(GatewayId, u64)>,
+    /// Of each tap whose samples of a network lay far from what all others saw.
+    pub outliers: BTreeMap<TapId, Outliers>,
+}
+
+/// Networks in which one tap lay far from all others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outliers {
+    /// How often it began to.
+    pub begun: u64,
+    /// The last one,
+    pub network: Network,
+    /// and how far.
+    pub last: Outlier,
 }
 
 /// Connections in buckets that two gateways closed.
@@ -62,8 +86,8 @@ pub struct SeenByBoth {
 #[derive(Debug, Default)]
 pub(super) struct SharedEntry {
     pub(super) foreign: Option<Foreign>,
-    /// The newest bucket that left closed.
-    closed: Option<u64>,
+    /// The newest bucket that is closed, and the hash of its cell where that left.
+    closed: Option<(u64, Option<u64>)>,
     /// When a cell of an open bucket left last.
     early: Option<Timestamp>,
     /// A sample, a lower bound, a round trip or a loss came since a cell left.
@@ -83,6 +107,7 @@ impl NetworkTable {
                 open: BTreeMap::new(),
                 foreign_only: BTreeSet::new(),
                 counts: SharingCounts::default(),
+                forgot: 0,
             })
         });
         Self { sharing, ..self }
@@ -112,7 +137,8 @@ impl NetworkTable {
         let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get(slot)) else { return Vec::new() };
         let (own, seen) = ((sharing.own.gateway, sharing.own.tap), self.seen(entry, now));
         let indices = entry.record.buckets.iter().map(|bucket| bucket.index).filter(|index| *index >= from);
-        indices.filter_map(|index| Cell::of(&entry.record, index, own, seen, now)).collect()
+        let cells = indices.filter_map(|index| Cell::of(&entry.record, index, own, seen, now));
+        cells.filter(|cell| entry.is_wanted(cell)).collect()
     }
 
     /// Takes what another gateway saw. Cheap: the network is evaluated when it is its turn.
@@ -121,6 +147,17 @@ impl NetworkTable {
     ///
     /// Why it does not count.
     pub fn take_cell(&mut self, network: Network, cell: Cell, now: Timestamp) -> Result<(), CellRefused> {
+        let of = (cell.gateway, cell.index());
+        let taken = self.try_cell(network, cell, now);
+        if taken == Err(CellRefused::NoRoom)
+            && let Some(sharing) = &mut self.sharing
+        {
+            sharing.counts.no_room.insert(of);
+        }
+        taken
+    }
+
+    fn try_cell(&mut self, network: Network, cell: Cell, now: Timestamp) -> Result<(), CellRefused> {
         let Some(own) = self.sharing.as_ref().map(|sharing| sharing.own) else { return Err(CellRefused::Own) };
         if cell.gateway == own.gateway {
             return Err(CellRefused::Own);
@@ -131,21 +168,28 @@ impl NetworkTable {
             None => self.slots.insert(Entry::new(network, self.config.bucket)).ok_or(CellRefused::NoRoom)?,
         };
         self.dirty = true;
-        let (index, gateway, closed) =
-            (cell.index(), cell.gateway, cell.is_closed(&self.config) && cell.tap != own.tap);
+        let (index, gateway, is_closed, counted) =
+            (cell.index(), cell.gateway, cell.is_closed(&self.config), cell.counted());
+        let is_compared = is_closed && cell.tap != own.tap;
         let (Some(entry), Some(sharing)) = (self.slots.get_mut(slot), &mut self.sharing) else {
             return Err(CellRefused::NoRoom);
         };
-        let both = closed.then(|| SeenByBoth::of(&cell, &entry.record));
+        let both = is_compared.then(|| SeenByBoth::of(&cell, &entry.record));
         let shared = entry.shared.get_or_insert_default();
-        let foreign = shared.foreign.get_or_insert_with(|| Foreign::new(&entry.record));
+        let foreign = shared.foreign.get_or_insert_with(|| Foreign::new(&entry.record, own.tap));
         let newest = foreign.newest();
-        match foreign.take(cell)? {
+        let before = match foreign.take(cell, &self.config)? {
             Taken::Known => {
                 sharing.counts.known += 1;
                 return Ok(());
             }
-            Taken::New => sharing.counts.taken += 1,
+            Taken::New(before) => before,
+        };
+        sharing.counts.taken += 1;
+        if is_closed {
+            let heard = sharing.counts.heard.entry((gateway, index)).or_default();
+            before.inspect(|before| heard.remove(cells::hash_of(network, index, *before)));
+            heard.add(cells::hash_of(network, index, counted));
         }
         if let Some(SeenByBoth { all, both }) = both {
             let sum = sharing.counts.seen_by_both.entry(gateway).or_default();
@@ -202,7 +246,9 @@ impl NetworkTable {
         let shared = entry.shared.get_or_insert_default();
         let newest = entry.record.buckets.last().map(|bucket| bucket.index);
         // What a tap hands over late belongs to a bucket whose cell has left: that one leaves again.
-        if let Some(newest) = newest.filter(|newest| !shared.fresh && shared.closed >= Some(*newest)) {
+        if let Some(newest) =
+            newest.filter(|newest| !shared.fresh && shared.closed.is_some_and(|(closed, _)| closed >= *newest))
+        {
             sharing.open.entry(newest).or_default().push(entry.network);
         }
         shared.fresh = true;
@@ -223,6 +269,9 @@ impl NetworkTable {
             Some(_) => None,
             None => newest.and_then(|index| Cell::of(&entry.record, index, own, self.seen(entry, now), now)),
         };
+        if cell.as_ref().is_some_and(|cell| !entry.is_wanted(cell)) {
+            return;
+        }
         let network = entry.network;
         if let Some(next) = next {
             self.slots.due_by(slot, next);
@@ -253,6 +302,9 @@ impl NetworkTable {
     /// Closes buckets that are over at `now`, with so much work at most. Returns what is left of it.
     pub(super) fn close_over(&mut self, now: Timestamp, work: usize) -> usize {
         let mut left = work;
+        if let Some(sharing) = &mut self.sharing {
+            sharing.forget_aged(now.0 / bucket_nanos(self.config.bucket), self.config.buckets.get().into());
+        }
         while left > 0 && self.next_close().is_some_and(|end| end <= now) {
             let Some(sharing) = &mut self.sharing else { break };
             let Some(mut first) = sharing.open.first_entry() else { break };
@@ -277,21 +329,25 @@ impl NetworkTable {
         // What came since is in the newest bucket.
         let is_newest = entry.record.buckets.last().is_some_and(|newest| newest.index == index);
         let (closed, fresh) = entry.shared.as_ref().map_or((None, false), |shared| (shared.closed, shared.fresh));
-        if closed > Some(index) || closed == Some(index) && !(fresh && is_newest) {
+        if closed.is_some_and(|(closed, _)| closed > index || closed == index && !(fresh && is_newest)) {
             return;
         }
         let Some(cell) = Cell::of(&entry.record, index, own, self.seen(entry, now), now) else { return };
         // At the beginning of the next bucket the record still ends with this one.
         let end = Timestamp(index.saturating_add(1).saturating_mul(bucket_nanos(self.config.bucket)));
         let cell = Cell { as_of: end, ..cell };
-        let is_wanted = cell.contributions.iter().any(says_something) || entry.announced.is_some();
         let network = entry.network;
+        let hash = entry.is_wanted(&cell).then(|| cells::hash(network, &cell));
+        let before = closed.filter(|(closed, _)| *closed == index).and_then(|(_, hash)| hash);
         let Some(shared) = self.slots.get_mut(slot).map(|entry| entry.shared.get_or_insert_default()) else { return };
-        (shared.closed, shared.fresh) = (Some(index), false);
-        if let Some(sharing) = self.sharing.as_mut().filter(|_| is_wanted) {
-            sharing.counts.closed += 1;
-            sharing.send(network, cell);
-        }
+        (shared.closed, shared.fresh) = (Some((index, hash)), false);
+        let Some(sharing) = &mut self.sharing else { return };
+        let Some(hash) = hash else { return };
+        let sent = sharing.counts.sent.entry(index).or_default();
+        before.inspect(|before| sent.remove(*before));
+        sent.add(hash);
+        sharing.counts.closed += 1;
+        sharing.send(network, cell);
     }
 
     /// Brings what is evaluated of a network up to date.
@@ -303,11 +359,19 @@ impl NetworkTable {
         };
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let Some(foreign) = entry.shared.as_mut().and_then(|shared| shared.foreign.as_mut()) else { return };
-        let before = foreign.crowded_out;
+        let before = (foreign.crowded_out, foreign.outlier());
         foreign.renew(&entry.record, own, seen, now);
-        let crowded_out = foreign.crowded_out - before;
-        if let Some(sharing) = &mut self.sharing {
-            sharing.counts.crowded_out += crowded_out;
+        let (crowded_out, outlier) = (foreign.crowded_out - before.0, foreign.outlier());
+        let network = entry.network;
+        let Some(sharing) = &mut self.sharing else { return };
+        sharing.counts.crowded_out += crowded_out;
+        if let Some(last) = outlier {
+            let known = &mut sharing.counts.outliers;
+            if known.len() < OUTLIERS || known.contains_key(&last.tap) {
+                let of = known.entry(last.tap).or_insert(Outliers { begun: 0, network, last });
+                let begun = u64::from(before.1.is_none_or(|before| before.tap != last.tap));
+                *of = Outliers { begun: of.begun + begun, network, last };
+            }
         }
     }
 
@@ -353,6 +417,19 @@ impl NetworkTable {
 }
 
 impl TableSharing {
+    /// Forgets what left and came of buckets that have left the window.
+    fn forget_aged(&mut self, current: u64, buckets: u64) {
+        let oldest = current.saturating_add(1).saturating_sub(buckets);
+        if self.counts.sent.first_key_value().is_some_and(|(index, _)| *index < oldest) {
+            self.counts.sent = self.counts.sent.split_off(&oldest);
+        }
+        if self.forgot < oldest {
+            self.forgot = oldest;
+            self.counts.heard.retain(|(_, index), _| *index >= oldest);
+            self.counts.no_room.retain(|(_, index)| *index >= oldest);
+        }
+    }
+
     fn send(&mut self, network: Network, cell: Cell) {
         if self.waiting.len() >= WAITING {
             self.waiting.pop_front();
@@ -364,7 +441,7 @@ impl TableSharing {
 
 impl SeenByBoth {
     fn of(cell: &Cell, own: &NetworkRecord) -> Self {
-        let own = crate::window::cells::of_index(&own.contributions, cell.index(), |part| part.bucket);
+        let own = cells::of_index(&own.contributions, cell.index(), |part| part.bucket);
         if own.is_empty() {
             return Self::default();
         }
@@ -375,6 +452,11 @@ impl SeenByBoth {
 }
 
 impl Entry {
+    /// Whether others are to have a cell of this network. Most networks of an egress have round-trip times alone: they leave in no case.
+    fn is_wanted(&self, cell: &Cell) -> bool {
+        self.announced.is_some() || cell.contributions.iter().any(says_something)
+    }
+
     pub(super) fn has_foreign(&self) -> bool {
         self.shared.as_ref().is_some_and(|shared| shared.foreign.is_some())
     }

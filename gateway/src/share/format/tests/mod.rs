@@ -9,6 +9,7 @@ use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::flow::sample_rate::SampleRate;
 use spand_core::sharing::{Pseudonyms, Sharing};
 use spand_core::window::bucket::{Bucket, Contribution, LimitCounts, QueueSum, RemoteRtt, RttSum, Source};
+use spand_core::window::cells::Digest;
 use spand_core::window::live::SenderId;
 use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::RuleKind;
@@ -114,11 +115,7 @@ fn batch() -> impl Strategy<Value = Batch> {
     (any::<(u16, u32)>(), 1..=u64::MAX / 2_000).prop_flat_map(|((gateway, tap), bucket)| {
         let (gateway, tap) = (GatewayId(gateway), TapId(tap));
         let cells = prop::collection::vec((any_network(), cell(gateway, tap, bucket * 1_000)), 0..4);
-        let place = prop::option::of(any::<(u64, u64)>());
-        (cells, place).prop_map(move |(cells, place)| {
-            let place = place.map(|(instance, number)| Place { instance, number });
-            Batch { gateway, tap, bucket: Micros(bucket), cells, place }
-        })
+        cells.prop_map(move |cells| Batch { gateway, tap, bucket: Micros(bucket), cells })
     })
 }
 
@@ -128,19 +125,20 @@ fn written(batch: &Batch) -> Vec<u8> {
         assert!(writer.add(*network, cell));
     }
     assert_eq!((writer.len(), writer.is_empty()), (batch.cells.len(), batch.cells.is_empty()));
-    writer.finish_as(batch.place)
+    writer.finish()
 }
 
 prop_compose! {
     fn member()(
-        numbers: (u16, u32, u64, u64, u32, u64, u64, u64),
+        numbers: (u16, u32, u64, u64, u32, u64, u64),
+        digests in prop::collection::vec(any::<(u64, u32, u64)>(), 0..5),
         name in "\\PC{0,60}",
         version in "[0-9a-z.+-]{0,64}",
         rule in prop::sample::select(RuleKind::VARIANTS),
         formats: (u8, u8),
         address in prop::option::of("[0-9a-z.:-]{0,253}"),
     ) -> Member {
-        let (gateway, tap, instance, bucket, buckets, prefixes, clock, sent) = numbers;
+        let (gateway, tap, instance, bucket, buckets, prefixes, clock) = numbers;
         Member {
             gateway: GatewayId(gateway),
             tap: TapId(tap),
@@ -153,7 +151,7 @@ prop_compose! {
             prefixes,
             formats,
             clock: Timestamp(clock),
-            sent,
+            digests: digests.into_iter().map(|(index, cells, hash)| (index, Digest { cells, hash })).collect(),
             address,
         }
     }
@@ -173,7 +171,10 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let with = |kind: Kind| [&[FORMAT, kind as u8], &bytes[..]].concat();
-        for message in [bytes.clone(), with(Kind::Cells), with(Kind::Member), with(Kind::Notices)] {
+        for message in [bytes.clone(), with(Kind::Cells), with(Kind::Member), with(Kind::Notices), with(Kind::Again)] {
+            if let Ok(buckets) = read_again(&message) {
+                prop_assert_eq!(read_again(&write_again(&buckets)), Ok(buckets));
+            }
             if let Ok(batch) = read_batch(&message) {
                 prop_assert!(batch.cells.len() <= message.len() / cell::LEAST);
             }
@@ -372,12 +373,12 @@ fn the_smallest_cells_fill_a_batch() {
 fn a_format_of_another_release_is_refused_by_name() {
     let member = Member { name: "gateway-1".to_owned(), ..plain_member() };
     let (mut batch, mut member) = (writer().finish(), write_member(&member));
-    for format in [0, 2, 255] {
+    for format in [0, 1, 255] {
         (batch[0], member[0]) = (format, format);
         assert_eq!(read_batch(&batch), Err(FormatError::Unknown(format)));
         assert_eq!(read_member(&member), Err(FormatError::Unknown(format)));
     }
-    assert_eq!(FormatError::Unknown(2).to_string(), "the message has format 2, and this gateway reads format 1");
+    assert_eq!(FormatError::Unknown(1).to_string(), "the message has format 1, and this gateway reads format 2");
     assert!(FORMATS_READ.contains(&FORMAT) && FORMATS_READ.iter().all(|format| FORMAT - format <= 1));
 }
 
@@ -417,7 +418,7 @@ fn a_network_is_written_in_one_way() {
         let mut out = begun(Kind::Cells);
         out.bytes.extend([7, 1, 1, 1]);
         out.bytes.extend_from_slice(network);
-        out.bytes.extend([0; 15]);
+        out.bytes.extend([0; 14]);
         read_batch(&out.bytes).map(|batch| batch.cells[0].0.to_string())
     };
     assert_eq!(with(&[4, 25, 192, 0, 2, 128]), Ok("192.0.2.128/25".to_owned()));
@@ -441,7 +442,7 @@ fn a_moment_lies_in_its_bucket_and_a_bucket_in_time() {
         if presence > 0 {
             out.whole(offset);
         }
-        out.bytes.extend([0; 13]);
+        out.bytes.extend([0; 12]);
         read_batch(&out.bytes).map(|batch| batch.cells[0].1.clone())
     };
     for presence in [1, 2, 4] {
@@ -472,7 +473,7 @@ fn plain_member() -> Member {
         prefixes: 0,
         formats: (FORMAT, FORMAT),
         clock: Timestamp(0),
-        sent: 0,
+        digests: Vec::new(),
         address: None,
     }
 }
@@ -558,7 +559,7 @@ fn cells_of_a_table_come_back_and_have_the_size_that_the_documentation_states() 
         let cells = cells_of_a_table(connections);
         assert_eq!(cells.len(), 40);
         assert!(cells.iter().all(|(_, cell)| cell.contributions.len() == usize::from(connections)));
-        let batch = Batch { gateway: GATEWAY, tap: TAP, bucket: BUCKET, cells, place: None };
+        let batch = Batch { gateway: GATEWAY, tap: TAP, bucket: BUCKET, cells };
         let message = written(&batch);
         let bytes = (message.len() - writer().finish().len()) / batch.cells.len();
         println!("{connections} contributions: {bytes} bytes a cell, {} cells a message", MESSAGE_BYTES / bytes);

@@ -1,0 +1,77 @@
+//! What this gateway's own tap saw bounds an estimate that cells of other gateways are in, so that none of them is believed against it.
+
+use smallvec::SmallVec;
+use spand_proto::estimate::Estimate;
+use spand_proto::units::{Micros, Window};
+
+use super::{Rule, buffer, loss_window, median_mss};
+use crate::flow::sample::ConnectionId;
+use crate::window::bucket::Contribution;
+use crate::window::record::{NetworkRecord, WindowSlice};
+
+/// Connections with samples that are enough for a bound.
+const ENOUGH: usize = 12;
+/// Others move a share by this part at most,
+const PART: f64 = 0.1;
+/// or by this many standard errors of what the own tap saw, where that is more: with few connections a merged share is the better one.
+const ERRORS: f64 = 4.0;
+/// And a round-trip time by one part in this many, where there are this many round trips.
+const RTT_PART: u64 = 4;
+const ROUND_TRIPS: u64 = 12;
+
+/// The estimate, no further from what the own tap saw than cells of others may move it. Others alone are believed where it saw little.
+pub(crate) fn bounded(of_all: Estimate, (own, record): (WindowSlice<'_>, &NetworkRecord), rule: &dyn Rule) -> Estimate {
+    let mut bounded = of_all;
+    let own_rtt = own.rtt();
+    if own_rtt.count >= ROUND_TRIPS {
+        let near = |value: Option<Micros>, own: Option<Micros>| match (value, own) {
+            (Some(Micros(value)), Some(Micros(own))) => {
+                Some(Micros(value.clamp(own - own / RTT_PART, own.saturating_add(own / RTT_PART))))
+            }
+            (value, _) => value,
+        };
+        bounded.rtt_mean = near(bounded.rtt_mean, own.rtt_mean());
+        bounded.rtt_min = near(bounded.rtt_min, own_rtt.min);
+    }
+    let near = |value: Window, own: Window, part| Window::from_bytes(within(value.bytes(), own.bytes(), part));
+    let loss_part = part_of(own, |part| (part.loss_samples, part.loss_bytes));
+    if let (Some(value), Some(own), Some(part)) = (bounded.loss_window, loss_window(own), loss_part) {
+        bounded.loss_window = near(value, own, part);
+    }
+    let share = part_of(own, |part| (part.samples, part.sum_bytes)).zip(rule.share(own));
+    let Some((part, share)) = share else { return bounded };
+    bounded.share = near(bounded.share, share, part).unwrap_or(share);
+    bounded.mss = median_mss(own);
+    bounded.buffer = buffer::buffer(own, record.bucket).or(bounded.buffer);
+    bounded
+}
+
+fn within(value: f64, own: f64, part: f64) -> f64 {
+    value.clamp(own * (1.0 - part), own * (1.0 + part))
+}
+
+/// How far a mean may be moved, as part of it; `None` where the own tap saw too few connections. `counted`: samples of a contribution, and
+/// their sum.
+fn part_of(own: WindowSlice<'_>, counted: impl Fn(&Contribution) -> (u32, f64)) -> Option<f64> {
+    let mut connections = SmallVec::<[(ConnectionId, f64, f64); 64]>::new();
+    for part in own.contributions {
+        let (samples, bytes) = counted(part);
+        if let Some(source) = part.source.filter(|_| samples > 0) {
+            connections.push((source.connection, samples.into(), bytes));
+        }
+    }
+    connections.sort_unstable_by_key(|(connection, ..)| *connection);
+    let means = connections.chunk_by(|one, next| one.0 == next.0).map(|same| {
+        let (samples, bytes) =
+            same.iter().fold((0.0, 0.0), |sum, (_, samples, bytes)| (sum.0 + samples, sum.1 + bytes));
+        bytes / samples
+    });
+    let means: SmallVec<[f64; 64]> = means.collect();
+    if means.len() < ENOUGH {
+        return None;
+    }
+    let count = means.len() as f64;
+    let mean = means.iter().sum::<f64>() / count;
+    let variance = means.iter().map(|one| (one - mean) * (one - mean)).sum::<f64>() / (count - 1.0);
+    Some(PART.max(ERRORS * (variance / count).sqrt() / mean).min(0.5))
+}

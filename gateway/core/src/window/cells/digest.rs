@@ -1,0 +1,56 @@
+//! What a gateway sent of a bucket, in a few bytes, by which another notices that it did not come.
+
+use std::hash::Hasher;
+use std::net::IpAddr;
+
+use siphasher::sip::SipHasher13;
+use spand_proto::network::Network;
+
+use super::Cell;
+
+/// Cells of one gateway and bucket: how many, and all their hashes together, in any order.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Digest {
+    /// Cells.
+    pub cells: u32,
+    /// Their hashes, by exclusive or.
+    pub hash: u64,
+}
+
+impl Digest {
+    /// With one more.
+    pub(crate) fn add(&mut self, cell: u64) {
+        (self.cells, self.hash) = (self.cells.saturating_add(1), self.hash ^ cell);
+    }
+
+    /// Without one that it had.
+    pub(crate) fn remove(&mut self, cell: u64) {
+        (self.cells, self.hash) = (self.cells.saturating_sub(1), self.hash ^ cell);
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self { cells: self.cells.saturating_add(other.cells), hash: self.hash ^ other.hash }
+    }
+}
+
+/// The hash of a closed cell: of its network and bucket, and of how much was counted, which only grows.
+pub(crate) fn hash(network: Network, cell: &Cell) -> u64 {
+    hash_of(network, cell.index(), cell.counted())
+}
+
+/// The same by its parts.
+pub(crate) fn hash_of(network: Network, index: u64, counted: u64) -> u64 {
+    let prefix = network.prefix();
+    // No secret: who may write under a gateway's number could send anything in any case.
+    let mut hasher = SipHasher13::new();
+    match prefix.addr() {
+        IpAddr::V4(address) => hasher.write(&address.octets()),
+        IpAddr::V6(address) => hasher.write(&address.octets()),
+    }
+    hasher.write_u8(prefix.prefix_len());
+    hasher.write(&index.to_le_bytes());
+    hasher.write(&counted.to_le_bytes());
+    hasher.finish()
+}
