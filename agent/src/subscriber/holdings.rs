@@ -16,7 +16,7 @@ use spand_proto::network::Network;
 use spand_proto::push::{EstimateUpdate, ServiceSize, UpdateEvent};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
 
-use super::table::{Held, Table};
+use super::table::{Adopted, Held, Table};
 use crate::policy::Advice;
 
 /// Advice by network, each with the end of its lifetime.
@@ -28,6 +28,8 @@ pub struct Holdings {
     snapshot: u64,
     /// A stream began, and its first snapshot did not yet.
     may_adopt: bool,
+    /// The stream whose gateway adopted, by the number of its first snapshot, until that is complete.
+    adopting: Option<u64>,
     /// The usual size of each service of this host, and when that ends.
     sizes: BTreeMap<SocketAddr, (Bytes, Timestamp)>,
     counts: HoldingCounts,
@@ -85,6 +87,7 @@ impl Holdings {
             longest_lifetime,
             snapshot: 0,
             may_adopt: false,
+            adopting: None,
             sizes: BTreeMap::new(),
             counts: HoldingCounts::default(),
         }
@@ -101,6 +104,7 @@ impl Holdings {
             UpdateEvent::SnapshotEnd { .. } => {
                 self.counts.snapshots += 1;
                 let newest = self.snapshot;
+                self.adopting = None;
                 self.counts.dropped_by_snapshot += self.held.retain(|held| held.given_by == newest);
             }
             UpdateEvent::Estimate(update) => return self.take(update, None, now),
@@ -108,8 +112,13 @@ impl Holdings {
             UpdateEvent::Renewal { lifetime } => {
                 self.counts.renewals += 1;
                 let expires = now.after((*lifetime).min(self.longest_lifetime));
-                for held in self.held.values_mut().filter(|held| held.given_by == self.snapshot) {
-                    held.advice.expires = expires;
+                for held in self.held.values_mut() {
+                    match &mut held.adopted {
+                        _ if held.given_by == self.snapshot => held.advice.expires = expires,
+                        // The snapshot that replaces it is still on its way.
+                        Some(Adopted { until, by }) if self.adopting == Some(*by) => *until = expires.max(*until),
+                        _ => {}
+                    }
                 }
             }
             UpdateEvent::Withdrawal { network, .. } => {
@@ -140,8 +149,8 @@ impl Holdings {
         self.held.set_matters(network, matters);
     }
 
-    /// Extends what the stream did not give, each once until it is given again: a host that goes from gateway to gateway, none of which
-    /// completes a snapshot, does not live on adoptions.
+    /// Extends what the stream did not give until its snapshot is complete, each by one stream until it is given again: a host that goes from
+    /// gateway to gateway, none of which completes a snapshot, does not live on adoptions.
     fn adopt(&mut self, lifetime: Micros) {
         if !std::mem::take(&mut self.may_adopt) {
             return;
@@ -150,16 +159,17 @@ impl Holdings {
         let lifetime = lifetime.min(self.longest_lifetime);
         let given_by = self.snapshot;
         for held in self.held.values_mut().filter(|held| held.given_by != given_by && held.adopted.is_none()) {
-            held.adopted = Some(held.advice.expires.after(lifetime));
+            held.adopted = Some(Adopted { until: held.advice.expires.after(lifetime), by: given_by });
             self.counts.adopted += 1;
         }
+        self.adopting = Some(given_by);
     }
 
     /// The gateway is lost: what was adopted ends within a lifetime, like all else.
     pub fn on_lost(&mut self, now: Timestamp) {
         let latest = now.after(self.longest_lifetime);
         for held in self.held.values_mut() {
-            if let Some(until) = &mut held.adopted {
+            if let Some(Adopted { until, .. }) = &mut held.adopted {
                 *until = latest.min(*until);
                 held.advice.expires = latest.min(held.advice.expires);
             }
@@ -198,7 +208,7 @@ impl Holdings {
     /// A new stream begins: nothing that the last one gave is renewed by it.
     pub fn on_new_stream(&mut self) {
         self.snapshot += 1;
-        self.may_adopt = true;
+        (self.may_adopt, self.adopting) = (true, None);
     }
 
     /// Drops what has lived too long, and ends leases of what lives on; true where anything was.
@@ -206,7 +216,7 @@ impl Holdings {
         let ends = now.after(LEASE_ENDS_BEFORE);
         let mut extended = false;
         for Held { advice, adopted, .. } in self.held.values_mut() {
-            if let Some(until) = adopted
+            if let Some(Adopted { until, .. }) = adopted
                 && advice.expires <= ends
                 && advice.expires < *until
             {
@@ -221,7 +231,7 @@ impl Holdings {
 
     /// When the last of it expires, unless it is renewed; `None` where nothing is held.
     pub fn last_expiry(&self) -> Option<Timestamp> {
-        self.held.iter().map(|(_, held)| held.adopted.unwrap_or(held.advice.expires)).max()
+        self.held.iter().map(|(_, held)| held.adopted.map_or(held.advice.expires, |adopted| adopted.until)).max()
     }
 
     /// Advice about `network`.

@@ -17,14 +17,23 @@ pub(super) struct Table {
     updates: u64,
 }
 
+/// That a gateway adopted advice of another one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Adopted {
+    /// Until when it lives on.
+    pub(super) until: Timestamp,
+    /// The number of the stream's first snapshot.
+    pub(super) by: u64,
+}
+
 /// Advice that is held.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) advice: Advice,
     /// The snapshot that gave it.
     pub(super) given_by: u64,
-    /// Until when it lives on, where a gateway adopted it since it was given.
-    pub(super) adopted: Option<Timestamp>,
+    /// Where a gateway adopted it since it was given.
+    pub(super) adopted: Option<Adopted>,
     rank: Rank,
 }
 

@@ -213,7 +213,7 @@ fn lease(holdings: &Holdings, network: &str) -> Option<u32> {
 }
 
 #[test]
-fn what_is_adopted_lives_on_once_and_its_lease_ends_with_its_own_lifetime() {
+fn what_is_adopted_lives_on_until_the_snapshot_is_whole_and_its_lease_ends_with_its_own_lifetime() {
     let mut holdings = changed();
     assert_eq!((holdings.counts().adoptions, holdings.counts().adopted), (1, 2));
     assert!(!holdings.expire(at(57)));
@@ -224,11 +224,22 @@ fn what_is_adopted_lives_on_once_and_its_lease_ends_with_its_own_lifetime() {
     );
     assert!(holdings.expire(at(58)), "the lease ends before what is in force does");
     assert_eq!((lease(&holdings, "192.0.2.0/24"), lease(&holdings, "198.51.100.0/24")), (Some(0), Some(7)));
-    holdings.on_event(&UpdateEvent::Renewal { lifetime: Micros::from_secs(60) }, at(70));
-    holdings.expire(at(119));
+    holdings.expire(at(79));
     assert_eq!(holdings.len(), 2, "the new gateway takes its time");
+    let renewal = UpdateEvent::Renewal { lifetime: Micros::from_secs(60) };
+    holdings.on_event(&renewal, at(79));
     holdings.expire(at(120));
-    assert_eq!(held(&holdings), ["198.51.100.0/24"], "120 s after it was given, whatever the stream renews");
+    holdings.on_event(&renewal, at(120));
+    holdings.expire(at(179));
+    assert_eq!(holdings.len(), 2, "for as long as its snapshot is on its way and the stream renews");
+    assert_eq!(lease(&holdings, "192.0.2.0/24"), Some(0));
+    // Another gateway that does not adopt: nothing of it renews what the one before adopted.
+    holdings.on_new_stream();
+    for event in [begin(), with_lease("198.51.100.0/24", 7), renewal] {
+        holdings.on_event(&event, at(179));
+    }
+    holdings.expire(at(180));
+    assert_eq!(held(&holdings), ["198.51.100.0/24"]);
 }
 
 #[test]
