@@ -14,8 +14,8 @@ use spand_core::window::cells::Cell;
 use spand_core::window::table::NetworkTable;
 use spand_gateway::share::exchange::MESSAGE_BYTES;
 use spand_gateway::share::format::{
-    Batch, BatchWriter, FormatError, HALVES_AT_ONCE, read_again, read_batch, read_halves, read_member, read_notices,
-    write_again, write_halves, write_member, write_notices,
+    Batch, BatchWriter, FormatError, read_again, read_batch, read_member, read_notices,
+    write_again, write_member, write_notices,
 };
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
@@ -34,7 +34,6 @@ fuzz_target!(|data: &[u8]| {
         let (message, after) = after.split_at(usize::from(len).min(after.len()));
         member(message);
         notices(message);
-        halves(message);
         again(message);
         batches.extend(batch(message));
         rest = after;
@@ -59,16 +58,6 @@ fn notices(message: &[u8]) {
         Ok(notices) => {
             assert!(notices.notices.len() <= message.len());
             assert_eq!(read_notices(&write_notices(&notices)), Ok(notices));
-        }
-        Err(error) => say(&error),
-    }
-}
-
-fn halves(message: &[u8]) {
-    match read_halves(message) {
-        Ok(halves) => {
-            assert!(halves.found.len() <= HALVES_AT_ONCE.min(message.len()));
-            assert_eq!(read_halves(&write_halves(halves.sample, &halves.found)), Ok(halves));
         }
         Err(error) => say(&error),
     }

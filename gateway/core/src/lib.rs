@@ -17,7 +17,6 @@ pub mod event;
 pub mod flow;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-pub mod halves;
 pub mod memory;
 pub mod service;
 pub mod shard;

@@ -7,7 +7,6 @@ use ipnet::IpNet;
 use siphasher::sip::SipHasher24;
 
 use crate::flow::sample::ConnectionId;
-use crate::flow::tuple::Tuple;
 use crate::wire::segment::Segment;
 
 /// Gateways of a cluster, whose numbers go from 1 to this: as many as one network and bucket has cells of.
@@ -125,12 +124,6 @@ impl Pseudonyms {
             [first.source, first.destination].map(|end| (bytes_of(end.address), end.port.to_be_bytes()));
         let hash = self.hash([&[1], &source.0, &source.1, &destination.0, &destination.1, &first.seq.to_be_bytes()]);
         ConnectionId(hash >> (u64::BITS - CONNECTION_BITS))
-    }
-
-    /// The hash of a connection's ends: the same at gateways that see different directions of it, which begin with different segments.
-    pub(crate) fn ends(&self, tuple: &Tuple) -> u64 {
-        let words = tuple.words().map(u64::to_be_bytes);
-        self.hash([&[2], words.as_flattened()])
     }
 }
 

@@ -24,12 +24,10 @@ const refused = (reason) => REFUSED[reason] ?? [words(reason), "see the log of t
 const CARRIES = ["up", "degraded"];
 const LINK_TO_DO = "See that a server of share.servers runs, is reached from here and takes share.user or share.credentials; meanwhile this gateway goes on with what it knows.";
 const CLOCK_TO_DO = "synchronise the clocks of both gateways; beyond a bucket (estimate.bucket_s) cells are refused";
-const DIVIDED_TO_DO = "mirror both directions to one gateway, or bring the packets of one direction there in a tunnel";
 const DUPLICATE_TO_DO = "give gateways that see the same packets one share.mirror_group";
 
 const named = ({ gateway, name }) => `gateway ${gateway} (${name})`;
 const sum = (counts) => Object.values(counts).reduce((all, one) => all + one, 0);
-const ratio = (some, all) => (all > 0 ? some / all : null);
 const fault = (text) => h("span", { class: "fault" }, text);
 const doubt = (text) => h("span", { class: "doubt" }, text);
 
@@ -44,17 +42,10 @@ function standing({ incompatible, clock_offset_ms: ahead }) {
 
 /** What was found in the connections that both saw. */
 function finding(member, group) {
-  const { halves } = member;
-  const found = [];
-  if (halves.divided) {
-    found.push(h("p", {}, doubt(`${part(ratio(halves.other_direction, halves.one_direction))} of the connections seen in one direction here have their other direction at ${named(member)}: ${DIVIDED_TO_DO}.`)));
+  if (member.duplicate) {
+    return doubt(`Undeclared duplicate: round trips and losses of connections that ${named(member)} sees too count twice; ${DUPLICATE_TO_DO}.`);
   }
-  if (halves.duplicate) {
-    found.push(h("p", {}, doubt(`Undeclared duplicate: ${named(member)} sees ${part(ratio(halves.seen_by_both, halves.both_directions))} of the same connections, whose round trips and losses count twice; ${DUPLICATE_TO_DO}.`)));
-  }
-  if (found.length > 0) return h("div", { class: "findings" }, found);
-  if (halves.one_direction + halves.both_directions === 0) return "no connections to compare in the last four minutes";
-  return member.mirror_group !== null && member.mirror_group === group ? "same packets, as one mirror group" : "no packets divided or doubled";
+  return member.mirror_group !== null && member.mirror_group === group ? "same packets, as one mirror group" : "no packets doubled";
 }
 
 const withPart = (some, all) => (all > 0 ? `${count(some)} (${part(some / all)})` : "–");
@@ -69,7 +60,7 @@ export function gateways(failed) {
     "number", ["name", "label"], ["version", "mid"], ["mirror group", "n mid"], ["heard", "n"], ["clock offset", "n"], ["cells received", "n mid"], ["addresses of hosts", "n mid"], ["its cells", "roomy"],
   ]);
   const compared = table("Connections compared", [
-    ["gateway", "label"], ["seen in one direction here", "n"], ["other direction there", "n"], ["seen whole here", "n"], ["whole there, too", "n"], ["found", "roomy"],
+    ["gateway", "label"], ["connections of it", "n"], ["seen here, too", "n"], ["found", "roomy"],
   ], [], "Nothing is compared yet.");
   const overview = h("dl", { class: "cards" }, Object.values(cards).map(({ element }) => element));
   const nobody = h("p", { class: "none" }, "");
@@ -77,7 +68,7 @@ export function gateways(failed) {
     section("Other gateways", members.element,
       h("p", { class: "hint" }, "A gateway sends who it is every 5 s, and is gone after 15 s of silence. Its clock is shown as its message arrives: the way of the message makes it look behind. A host with several addresses counts for each.")),
     section("Connections compared", compared.element,
-      h("p", { class: "hint" }, "Of a sample of the connections of the last four minutes. From one direction alone nothing is estimated.")),
+      h("p", { class: "hint" }, "Connections in its closed cells of networks and buckets of which this gateway saw some too, since startup.")),
   ];
   const alone = h("p", { class: "hint" }, "This gateway shares with no others: share.servers names no server. One gateway needs none; docs/share.md describes several.");
   const element = h("div", { class: "view" });
@@ -108,17 +99,16 @@ export function gateways(failed) {
         Math.abs(one.clock_offset_ms) > CLOCK_MS ? doubt(clock) : clock, count(one.cells_received), count(one.seats), standing(one),
       ];
     }));
-    compared.show(others.filter(({ halves }) => halves !== null).map((one) => {
-      const { one_direction: single, other_direction: other, both_directions: whole, seen_by_both: both } = one.halves;
-      return [`${one.gateway} (${one.name})`, count(single), withPart(other, single), count(whole), withPart(both, whole), finding(one, share.mirror_group)];
-    }));
+    compared.show(others.map((one) => [
+      `${one.gateway} (${one.name})`, count(one.connections_compared), withPart(one.seen_by_both, one.connections_compared), finding(one, share.mirror_group),
+    ]));
   }
 
   /** What keeps gateways from sharing, in sentences; of single ones more is in the table. */
   function faults({ link, members: others }, since) {
     const found = [];
     if (link.state === "down") found.push(`Nothing gets through to other gateways${since}: ${link.reason}. ${LINK_TO_DO}`);
-    if (link.state === "degraded") found.push(`Nothing is kept for gateways that are away${since}: ${link.reason}. What is not kept comes again afterwards.`);
+    if (link.state === "degraded") found.push(`Nothing is kept for gateways that are away${since}: ${link.reason}. Gateways that are away ask for it when they are back.`);
     const away = others.filter(({ incompatible }) => incompatible !== null);
     if (away.length > 0) found.push(`Cells of ${away.slice(0, 3).map(named).join(", ")}${away.length > 3 ? ` and ${count(away.length - 3)} more` : ""} do not count.`);
     return found;

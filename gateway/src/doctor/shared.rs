@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use spand_proto::operator::{Check, Verdict};
 
-use super::gateways::{self, Halves};
+use super::gateways;
 
 /// A clock that is off by more than this is worth a warning, as in the gateway's log.
 const CLOCK_MS: f64 = 2_000.0;
@@ -31,7 +31,9 @@ struct Link {
 pub(super) struct Member {
     pub(super) gateway: u16,
     pub(super) name: String,
-    pub(super) halves: Option<Halves>,
+    pub(super) connections_compared: u64,
+    pub(super) seen_by_both: u64,
+    pub(super) duplicate: bool,
     pub(super) clock_offset_ms: f64,
     pub(super) incompatible: Option<String>,
     pub(super) seats: usize,
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn sound_sharing_has_no_fault_and_none_has_no_line() {
         let all = verdicts(&with(&json!({}), &[json!({}), json!({})]));
-        assert_eq!(all.len(), 4);
+        assert_eq!(all.len(), 5);
         assert!(all.iter().all(|(_, verdict)| *verdict == Verdict::Ok), "{all:?}");
         let absent: Shared = serde_json::from_value(json!({ "configured": false })).unwrap();
         assert_eq!(judge(&absent, false, 1_000), []);

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use spand_core::engine::Engine;
-use spand_core::halves::Halves;
 use spand_core::memory::{allocated_for, boxed};
 use spand_core::sharing::GatewayId;
 use spand_core::window::bucket::{Contribution, RemoteRtt};
@@ -31,8 +30,6 @@ const FOR_ENGINE: usize = 32_768;
 /// Packets wait for cells of others no longer than this, and for one portion of [`FEW`].
 const CELLS_FOR: Duration = Duration::from_millis(2);
 const FEW: usize = 64;
-/// Connections that may wait for the hub.
-const HALVES: usize = 8_192;
 /// For how long the largest lag is shown, unless there is a larger one.
 const LAG_SHOWN: Duration = Duration::from_secs(1);
 /// Networks whose cells are sent again between two looks at packets.
@@ -72,7 +69,6 @@ pub(super) enum ToEngine {
 pub(super) struct HubEnd {
     pub(super) engine: SyncSender<ToEngine>,
     pub(super) counts: Arc<Mutex<EngineCounts>>,
-    pub(super) halves: Arc<Mutex<Halves>>,
 }
 
 /// What became of cells at one engine.
@@ -82,8 +78,6 @@ pub(super) struct EngineCounts {
     pub(super) refused: BTreeMap<&'static str, u64>,
     /// Own cells that had no room on their way to the hub.
     pub(super) no_room: u64,
-    /// Connections whose directions had none.
-    pub(super) halves_dropped: u64,
 }
 
 /// An engine thread's end.
@@ -92,7 +86,6 @@ pub(crate) struct EngineEnd {
     cells: Cells,
     inbox: Receiver<ToEngine>,
     counts: Arc<Mutex<EngineCounts>>,
-    halves: Arc<Mutex<Halves>>,
     lags: Lags,
     own: EngineCounts,
     /// From which bucket on cells are to be sent again: asked for by the hub, or because one had no room.
@@ -156,12 +149,10 @@ pub(super) fn cells() -> (Cells, mpsc::Receiver<List>) {
 pub(super) fn ends(cells: Cells, status: ShareStatus) -> (EngineEnd, HubEnd) {
     let (engine, inbox) = sync_channel(FOR_ENGINE);
     let counts = Arc::<Mutex<EngineCounts>>::default();
-    let halves = Arc::<Mutex<Halves>>::default();
     let end = EngineEnd {
         cells,
         inbox,
         counts: Arc::clone(&counts),
-        halves: Arc::clone(&halves),
         lags: Lags { status, largest: BTreeMap::new() },
         own: EngineCounts::default(),
         again_from: None,
@@ -169,7 +160,7 @@ pub(super) fn ends(cells: Cells, status: ShareStatus) -> (EngineEnd, HubEnd) {
         again: Again::default(),
         counted: None,
     };
-    (end, HubEnd { engine, counts, halves })
+    (end, HubEnd { engine, counts })
 }
 
 impl EngineEnd {
@@ -184,7 +175,6 @@ impl EngineEnd {
             cells = rest;
         }
         self.send_again(engine, now);
-        self.send_halves(engine, now);
         let instant = Instant::now();
         if self.counted.is_none_or(|at| instant.duration_since(at) >= COUNTED) {
             self.counted = Some(instant);
@@ -198,7 +188,6 @@ impl EngineEnd {
         let mut counts = self.counts.lock();
         engine.sharing_counts().inspect(|table| counts.table.clone_from(table));
         counts.no_room = self.own.no_room;
-        counts.halves_dropped = self.own.halves_dropped;
         for (reason, count) in refused {
             *counts.refused.entry(reason).or_default() += count;
         }
@@ -237,16 +226,6 @@ impl EngineEnd {
             }
         }
         false
-    }
-
-    fn send_halves(&mut self, engine: &mut Engine, now: Timestamp) {
-        let Some(Halves { sample, mut found }) = engine.take_halves(now) else { return };
-        let mut halves = self.halves.lock();
-        halves.sample = sample;
-        let room = HALVES.saturating_sub(halves.found.len());
-        self.own.halves_dropped += found.len().saturating_sub(room) as u64;
-        found.truncate(room);
-        halves.found.append(&mut found);
     }
 
     pub(super) fn send(&mut self, to: Option<GatewayId>, cells: Vec<(Network, Cell)>) {

@@ -17,8 +17,6 @@ pub enum Topic {
     Host,
     /// For one gateway alone: cells of closed buckets that it asked for.
     Again,
-    /// Which directions of connections a gateway saw, again every few seconds: who is away misses them.
-    Halves,
 }
 
 impl Topic {

@@ -1,12 +1,11 @@
 //! The hub: between the engines of this gateway and the exchange. One thread, on which nobody waits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::mpsc::TrySendError;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use spand_core::halves::Halves;
 use spand_core::sharing::GatewayId;
 use spand_core::window::cells::{Cell, Digest};
 use spand_proto::network::Network;
@@ -22,7 +21,6 @@ use super::format::{
     BatchWriter, FormatError, Kind, Member, NOTICES_AT_ONCE, kind_of_message, read_again, read_batch, read_member,
     write_again, write_member,
 };
-use super::halves::{self, Comparison};
 use super::losses::Losses;
 use super::measure::{OTHER_GATEWAY, ReasonLabel, TopicLabel, UNREADABLE};
 use super::members::{Incompatible, Members};
@@ -77,7 +75,6 @@ struct Hub {
     outgoing: mpsc::Sender<Outgoing>,
     batches: BTreeMap<(Topic, Option<GatewayId>), BatchWriter>,
     notices: NoticeEnd,
-    halves: Comparison,
     state: LinkState,
     was_up: bool,
     losses: Losses,
@@ -87,6 +84,8 @@ struct Hub {
     digests: Digests,
     warned: Warned,
     complaints: Complaints,
+    /// Gateways that were logged as seeing the same packets.
+    duplicates: BTreeSet<GatewayId>,
     status: ShareStatus,
 }
 
@@ -124,7 +123,6 @@ impl Sharing {
             outgoing,
             batches: BTreeMap::new(),
             notices,
-            halves: Comparison::default(),
             state: LinkState::default(),
             was_up: false,
             losses: Losses::default(),
@@ -132,6 +130,7 @@ impl Sharing {
             digests: Digests::default(),
             warned: Warned::default(),
             complaints: Complaints::default(),
+            duplicates: BTreeSet::new(),
             status: status.clone(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -176,8 +175,6 @@ impl Hub {
         gather.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut member = interval(MEMBER);
         member.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut halves = interval(halves::EVERY);
-        halves.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut ticks, mut waiting, mut is_resting) = (0_u64, Vec::new(), false);
         let (rest, held) = (sleep(REST), sleep(HELD));
         tokio::pin!(rest, held);
@@ -228,7 +225,6 @@ impl Hub {
                     self.complain();
                 }
                 _ = member.tick() => self.announce(),
-                _ = halves.tick() => self.compare(),
             }
         }
     }
@@ -427,41 +423,6 @@ impl Hub {
         self.show(&counts);
     }
 
-    /// Sends which directions of connections this gateway saw, and compares with what others did.
-    fn compare(&mut self) {
-        let now = self.clock.now();
-        let mut found = Halves::default();
-        for engine in &self.engines {
-            let mut halves = engine.halves.lock();
-            found.sample = found.sample.max(halves.sample);
-            found.found.append(&mut halves.found);
-        }
-        let mut dropped = self.halves.found(&found, now);
-        let (payload, count) = self.halves.message();
-        if self.state.carries() {
-            let bytes = payload.len() as u64;
-            if self.outgoing.try_send(Outgoing::to_all(Topic::Halves, payload)).is_ok() {
-                self.status.measures.bytes_sent.inc_by(bytes);
-            } else {
-                dropped += count;
-            }
-        }
-        let own = self.members.own_as_it_was();
-        for (is_fault, news) in self.halves.compare(own, self.members.compatible(), now) {
-            if is_fault {
-                tracing::warn!("{news}");
-            } else {
-                tracing::info!("{news}");
-            }
-        }
-        let compared: BTreeMap<_, _> = self.halves.all().collect();
-        let measures = &self.status.measures.halves;
-        measures.dropped.inc_by(dropped);
-        let mut view = self.status.view.lock();
-        measures.set(self.halves.sample(), &compared, &view.compared);
-        view.compared = compared;
-    }
-
     fn show(&mut self, counts: &[EngineCounts]) {
         self.status.measures.set_engines(counts);
         for warning in self.warned.take(counts, Instant::now()) {
@@ -469,7 +430,23 @@ impl Hub {
             tracing::warn!("{sentence}");
             self.notices.note_outlier(sentence);
         }
+        self.warn_of_duplicates();
         self.show_members();
+    }
+
+    /// Warns of gateways that see the same packets and are no mirror group.
+    fn warn_of_duplicates(&mut self) {
+        let own = self.members.own_as_it_was().tap;
+        let others = self.members.all().filter(|known| known.member.tap != own);
+        for Member { gateway, name, .. } in others.map(|known| &known.member) {
+            if self.status.measures.is_duplicate(*gateway) && self.duplicates.insert(*gateway) {
+                let GatewayId(number) = gateway;
+                tracing::warn!(
+                    "gateway {number} ({name}) sees a fifth or more of the connections that this gateway sees, whose round trips and losses \
+                     count twice: give both the same share.mirror_group, or mirror each packet to one of them, see docs/share.md"
+                );
+            }
+        }
     }
 
     fn show_members(&mut self) {
@@ -509,16 +486,6 @@ impl Hub {
         }
         if let Some(why) = self.members.refuses(message.gateway) {
             self.status.measures.refused.get_or_create(&refused(why.name())).inc();
-            return;
-        }
-        if message.topic == Topic::Halves {
-            // Of a gateway that did not say who it is nothing is kept.
-            if self.members.compatible().any(|member| member.gateway == message.gateway) {
-                match self.halves.take(message.gateway, &message.payload, self.clock.now()) {
-                    Ok(dropped) => drop(self.status.measures.halves.dropped.inc_by(dropped)),
-                    Err(error) => self.unreadable(message.gateway, &error),
-                }
-            }
             return;
         }
         if kind == Some(Kind::Again) {
@@ -617,6 +584,5 @@ fn fits(kind: Kind, topic: Topic) -> bool {
         Topic::Open | Topic::Again => kind == Kind::Cells,
         Topic::Member => matches!(kind, Kind::Member | Kind::Notices),
         Topic::Host => matches!(kind, Kind::Notices | Kind::Again),
-        Topic::Halves => kind == Kind::Halves,
     }
 }

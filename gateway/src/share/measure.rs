@@ -14,7 +14,6 @@ use strum::VariantArray;
 
 use super::engine_end::EngineCounts;
 use super::exchange::Topic;
-use super::halves::HalfMeasures;
 use super::members::Incompatible;
 use super::outliers;
 
@@ -63,8 +62,6 @@ pub struct ShareMeasures {
     pub outliers: Family<TapLabel, Counter>,
     /// From the end of a bucket, or the newest packet in an open one, to the cell here, in seconds, by topic.
     pub lag_seconds: Family<TopicLabel, Histogram, fn() -> Histogram>,
-    /// Which directions of connections other gateways saw.
-    pub halves: HalfMeasures,
 }
 
 /// Label of a topic.
@@ -133,7 +130,6 @@ impl Default for ShareMeasures {
             seen: Family::default(),
             seen_by_both: Family::default(),
             outliers: Family::default(),
-            halves: HalfMeasures::default(),
             lag_seconds: Family::new_with_constructor(|| Histogram::new(SECONDS)),
         };
         // Each is there from the start, so that its first change is one.
@@ -160,7 +156,7 @@ impl ShareMeasures {
     }
 
     /// Takes what is compared with a gateway: connections in its closed cells, and those that this gateway saw too.
-    pub(crate) fn compared(&self, GatewayId(gateway): GatewayId, [all, both]: [u64; 2]) {
+    pub fn compared(&self, GatewayId(gateway): GatewayId, [all, both]: [u64; 2]) {
         let label = GatewayLabel { gateway };
         raise(&self.seen.get_or_create(&label), all);
         raise(&self.seen_by_both.get_or_create(&label), both);
@@ -179,12 +175,22 @@ impl ShareMeasures {
         [&self.seen, &self.seen_by_both].map(|family| family.get(&label).map_or(0, |counter| counter.get()))
     }
 
+    /// Takes how often a tap began to lie far from all others.
+    pub(crate) fn outlier(&self, tap: TapId, begun: u64) {
+        raise(&self.outliers.get_or_create(&TapLabel { tap: outliers::name(tap) }), begun);
+    }
+
+    /// Whether that gateway sees the same packets, although nobody declared it: a fifth of the connections, ten at least.
+    pub(crate) fn is_duplicate(&self, gateway: GatewayId) -> bool {
+        let [all, both] = self.compared_with(gateway);
+        both >= 10 && both.saturating_mul(5) >= all
+    }
+
     /// Takes the engines' counts.
     pub(super) fn set_engines(&self, engines: &[EngineCounts]) {
         let sum = |of: fn(&EngineCounts) -> u64| engines.iter().map(of).sum::<u64>();
         raise(&self.cells_taken, sum(|counts| counts.table.taken));
         raise(&self.cells_known, sum(|counts| counts.table.known));
-        raise(&self.halves.no_room, sum(|counts| counts.halves_dropped));
         raise(&self.crowded_out, sum(|counts| counts.table.crowded_out));
         raise(&self.no_room, sum(|counts| counts.no_room + counts.table.dropped));
         let mut outliers = BTreeMap::<TapId, u64>::new();
@@ -192,7 +198,7 @@ impl ShareMeasures {
             *outliers.entry(*tap).or_default() += of.begun;
         }
         for (tap, begun) in outliers {
-            raise(&self.outliers.get_or_create(&TapLabel { tap: outliers::name(tap) }), begun);
+            self.outlier(tap, begun);
         }
         let mut refused = BTreeMap::<&'static str, u64>::new();
         let mut seen = BTreeMap::<GatewayId, [u64; 2]>::new();

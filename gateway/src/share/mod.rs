@@ -14,7 +14,6 @@ mod digests;
 mod engine_end;
 pub mod exchange;
 pub mod format;
-mod halves;
 mod hub;
 mod losses;
 mod measure;
@@ -28,19 +27,13 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use spand_core::sharing::MOST_GATEWAYS;
-
 /// The most that sharing takes with N engines, beside networks and budgets.
 pub(crate) const fn most_bytes(engines: usize) -> usize {
     let (hub, client) = (hub::most_bytes(), nats::most_bytes());
-    engine_end::most_bytes(engines)
-        .saturating_add(hub)
-        .saturating_add(client)
-        .saturating_add(halves::most_bytes(MOST_GATEWAYS as usize))
+    engine_end::most_bytes(engines).saturating_add(hub).saturating_add(client)
 }
 
 pub(crate) use self::engine_end::EngineEnd;
-pub use self::halves::{Compared, HalfMeasures};
 pub use self::hub::{Owner, Sharing};
 pub use self::measure::{GatewayLabel, ReasonLabel, ShareMeasures, TapLabel, TopicLabel};
 pub use self::members::{Incompatible, MemberView};

@@ -10,7 +10,6 @@ use spand_proto::units::Micros;
 
 use super::exchange::{LinkState, Topic};
 use super::format::Member;
-use super::halves::Compared;
 use super::measure::ShareMeasures;
 use super::members::MemberView;
 
@@ -27,8 +26,6 @@ pub struct ShareView {
     pub up_until: Option<Instant>,
     /// The other gateways.
     pub members: Vec<MemberView>,
-    /// Which directions of connections they saw, compared with what this gateway saw.
-    pub compared: BTreeMap<GatewayId, Compared>,
     /// Who this gateway is; `None` before it shares.
     pub own: Option<Member>,
     /// The gateways that share with each other, by name, and the servers of this one.

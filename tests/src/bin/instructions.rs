@@ -105,7 +105,6 @@ fn rebuild(
         count += 1;
         if sharing.is_some() && count % TURN == 0 {
             cells += engine.take_cells().len();
-            engine.take_halves(at);
         }
     })?;
     anyhow::ensure!(sharing.is_none() || cells > 0, "no cell was made");

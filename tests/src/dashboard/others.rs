@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use spand_core::sharing::{GatewayId, TapId};
 use spand_gateway::share::exchange::{LinkState, Topic};
 use spand_gateway::share::format::{FORMAT, Member};
-use spand_gateway::share::{Compared, Incompatible, MemberView, ShareStatus, ShareView};
+use spand_gateway::share::{Incompatible, MemberView, ShareStatus, ShareView};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Micros, Timestamp};
 
@@ -40,13 +40,6 @@ pub(super) fn view() -> ShareView {
         let heard = before(now, (u64::from(member.gateway.0) * 2) % EVERY.as_secs());
         MemberView { member, heard, clock_ahead_us, incompatible: None }
     };
-    let sees = |other_direction, seen_by_both| Compared {
-        one_direction: 40,
-        other_direction,
-        both_directions: 900,
-        seen_by_both,
-        ..Compared::default()
-    };
     ShareView {
         link: LinkState::Up,
         since: Some(before(now, 900)),
@@ -60,7 +53,6 @@ pub(super) fn view() -> ShareView {
             known(of(3, "edge-c", TapId::of_group(GROUP)), -3_400),
             known(of(4, "edge-d", TapId::of_gateway(GatewayId(4))), -210),
         ],
-        compared: [(GatewayId(2), sees(1, 0)), (GatewayId(3), sees(0, 888)), (GatewayId(4), sees(0, 2))].into(),
         cells_received: [(GatewayId(2), 5_120), (GatewayId(3), 4_870), (GatewayId(4), 1_030)].into(),
         lag: [(Topic::Closed, Micros(450_000)), (Topic::Open, Micros(120_000))].into(),
         lag_since: [].into(),
@@ -82,11 +74,14 @@ pub(super) fn hear(share: &ShareStatus) {
     });
 }
 
-/// Lets something be wrong with each: connections that are divided, other buckets and a wrong clock, the same packets undeclared.
+/// Connections of two of them that are seen here too: a few of one, and with `duplicate` most of the other.
+pub(super) fn compare(share: &ShareStatus, duplicate: bool) {
+    share.measures().compared(GatewayId(2), [900, 9]);
+    share.measures().compared(GatewayId(4), [900, if duplicate { 870 } else { 2 }]);
+}
+
+/// Lets something be wrong with two: other buckets, and a wrong clock.
 pub(super) fn fail(view: &mut ShareView) {
-    if let Some(found) = view.compared.get_mut(&GatewayId(2)) {
-        (found.other_direction, found.is_divided) = (15, true);
-    }
     for known in &mut view.members {
         match known.member.gateway {
             GatewayId(3) => {
@@ -95,10 +90,5 @@ pub(super) fn fail(view: &mut ShareView) {
             GatewayId(4) => known.clock_ahead_us = 2_600_000,
             _ => {}
         }
-    }
-    // With one whose cells are refused nothing is compared.
-    view.compared.remove(&GatewayId(3));
-    if let Some(found) = view.compared.get_mut(&GatewayId(4)) {
-        (found.seen_by_both, found.is_duplicate) = (870, true);
     }
 }

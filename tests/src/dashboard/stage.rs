@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use spand_confine::Confined;
 use spand_core::engine::Engine;
 use spand_core::event::{Event, Withdrawal};
+use spand_core::sharing::GatewayId;
 use spand_gateway::api::{Access, Api, ApiConfig};
 use spand_gateway::publisher::{
     Batch, CaptureStatus, EngineStatus, MonotonicClock, PacketClock, Part, Published, PublisherConfig, Trend,
@@ -62,6 +63,7 @@ impl Stage {
         let grpc = bind(SocketAddr::from(([127, 0, 0, 1], 0))).context("cannot listen")?;
         let (http_address, grpc_address) = (http.local_addr()?, format!("http://{}", grpc.local_addr()?));
         let share = ShareStatus::from(others::view());
+        others::compare(&share, false);
         let (access, confined) = (Access::default(), Confined::default());
         let shares = (None, Some(share.clone()));
         let api = Api::with_access(ApiConfig::default(), access, published.clone(), shares, &confined);
@@ -126,6 +128,7 @@ impl Stage {
     /// wrong.
     pub fn invent_faults(&self) -> Result<()> {
         self.change_others(others::fail);
+        others::compare(&self.share, true);
         self.faults.store(true, Ordering::Relaxed);
         let runtime = self.runtime.as_ref().context("the gateway has ended")?;
         runtime.block_on(hosts::lose(&self.grpc, 3))
@@ -134,6 +137,11 @@ impl Stage {
     /// Changes what is shown of other gateways; of [`ShareView::default`], that nothing is shared.
     pub fn change_others(&self, change: impl FnOnce(&mut ShareView)) {
         self.share.change(change);
+    }
+
+    /// Connections of another gateway, and those of them that are seen here too.
+    pub fn compare_with(&self, gateway: GatewayId, compared: [u64; 2]) {
+        self.share.measures().compared(gateway, compared);
     }
 
     /// Where the dashboard is.

@@ -15,7 +15,7 @@ async fn gateways_hear_each_other_and_who_comes_late_hears_what_is_kept() {
     let Some(servers) = Servers::start(1, "").unwrap() else { return };
     let mut one = Member::up(config(servers.urls(), 1)).await;
     let mut other = Member::up(config(servers.urls(), 2)).await;
-    for topic in [Topic::Open, Topic::Member, Topic::Halves, Topic::Closed] {
+    for topic in [Topic::Open, Topic::Member, Topic::Closed] {
         one.send(topic, topic.name()).await;
         other.expect(1, topic, topic.name()).await;
         other.send(topic, topic.name()).await;
@@ -41,7 +41,7 @@ async fn gateways_of_another_site_are_heard_and_those_of_another_cluster_are_not
     let there = Member::up(named("test", "there", 1)).await;
     let stranger = Member::up(named("test-x", "there", 2)).await;
     let mut here = Member::up(named("test", "here", 3)).await;
-    for topic in [Topic::Closed, Topic::Open, Topic::Halves, Topic::Member] {
+    for topic in [Topic::Closed, Topic::Open, Topic::Member] {
         stranger.send(topic, "of a stranger").await;
         there.send(topic, topic.name()).await;
         here.expect(1, topic, topic.name()).await;

@@ -80,7 +80,7 @@ fn sound() -> Result<()> {
 }
 
 fn faults() -> Result<()> {
-    let host = Host::build("state_dir = \"spand-agent.toml/state\"\napply = \"bpf\"\n")?;
+    let host = Host::build("state_dir = \"spand-agent.toml/state\"\napply = \"bpf\"\nbpf.bbr = \"window\"\n")?;
     host.namespace.default_congestion_control("bbr")?;
     host.namespace.sysctl("ipv4/tcp_slow_start_after_idle", "0")?;
     host.namespace.ip(&[

@@ -198,11 +198,7 @@ impl Engine {
         }
         let home = claim == Claim::Home;
         let id = if let Some(sharing) = &self.config.sharing {
-            let id = sharing.pseudonyms.connection(segment);
-            if home && segment.flags.has(Flags::SYN) {
-                self.watch(tuple);
-            }
-            id
+            sharing.pseudonyms.connection(segment)
         } else {
             self.next_connection += 1;
             ConnectionId(self.next_connection - 1)

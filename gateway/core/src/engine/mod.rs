@@ -4,7 +4,6 @@
 //! [`crate::window`]'s. Its clock is the time of the last frame or of [`Engine::handle_timeout`].
 
 mod connections;
-mod halves;
 mod networks;
 mod regroup;
 mod shed;
@@ -29,7 +28,6 @@ use crate::flow::sample_rate::SampleRate;
 use crate::flow::shadow::Shadow;
 use crate::flow::table::{FlowTable, TICK_BITS, Turning};
 use crate::flow::tuple::Tuple;
-use crate::halves::Watch;
 use crate::memory::MemoryUse;
 use crate::service::{ServiceSize, ServiceTable};
 use crate::shard::{Claim, Part};
@@ -62,8 +60,6 @@ pub struct Engine {
     /// SYNs of connections that are not followed.
     shed_syns: LastSyns,
     next_connection: u64,
-    /// Connections that gateways compare, where the engine shares.
-    watch: Option<Box<Watch>>,
     /// The input is over, and connections are still to be ended.
     finishing: bool,
 }
@@ -117,7 +113,6 @@ impl Engine {
             kept: SampleRate::ALL,
             shed_syns: LastSyns::default(),
             next_connection: 0,
-            watch: config.sharing.is_some().then(Box::default),
             finishing: false,
             config,
         }

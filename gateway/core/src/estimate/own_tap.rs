@@ -1,5 +1,7 @@
 //! What this gateway's own tap saw bounds an estimate that cells of other gateways are in, so that none of them is believed against it.
 
+use std::net::IpAddr;
+
 use smallvec::SmallVec;
 use spand_proto::estimate::Estimate;
 use spand_proto::units::{Micros, Window};
@@ -7,6 +9,7 @@ use spand_proto::units::{Micros, Window};
 use super::{Rule, buffer, loss_window, median_mss};
 use crate::flow::sample::ConnectionId;
 use crate::window::bucket::Contribution;
+use crate::window::live::LiveView;
 use crate::window::record::{NetworkRecord, WindowSlice};
 
 /// Connections with samples that are enough for a bound.
@@ -15,23 +18,25 @@ const ENOUGH: usize = 12;
 const PART: f64 = 0.1;
 /// or by this many standard errors of what the own tap saw, where that is more: with few connections a merged share is the better one.
 const ERRORS: f64 = 4.0;
-/// And a round-trip time by one part in this many, where there are this many round trips.
+/// And a mean round-trip time by one part in this many, and the least to one part in this many at least.
 const RTT_PART: u64 = 4;
-const ROUND_TRIPS: u64 = 12;
 
 /// The estimate, no further from what the own tap saw than cells of others may move it. Others alone are believed where it saw little.
-pub(crate) fn bounded(of_all: Estimate, (own, record): (WindowSlice<'_>, &NetworkRecord), rule: &dyn Rule) -> Estimate {
+pub(crate) fn bounded(
+    of_all: Estimate,
+    (own, record): (WindowSlice<'_>, &NetworkRecord),
+    live: LiveView<'_>,
+    rule: &dyn Rule,
+) -> Estimate {
     let mut bounded = of_all;
-    let own_rtt = own.rtt();
-    if own_rtt.count >= ROUND_TRIPS {
-        let near = |value: Option<Micros>, own: Option<Micros>| match (value, own) {
-            (Some(Micros(value)), Some(Micros(own))) => {
-                Some(Micros(value.clamp(own - own / RTT_PART, own.saturating_add(own / RTT_PART))))
-            }
-            (value, _) => value,
-        };
-        bounded.rtt_mean = near(bounded.rtt_mean, own.rtt_mean());
-        bounded.rtt_min = near(bounded.rtt_min, own_rtt.min);
+    if addresses(own) >= ENOUGH {
+        if let (Some(Micros(mean)), Some(Micros(own))) = (bounded.rtt_mean, own.rtt_mean()) {
+            bounded.rtt_mean = Some(Micros(mean.clamp(own - own / RTT_PART, own.saturating_add(own / RTT_PART))));
+        }
+        let own_min = own.rtt().min;
+        bounded.rtt_min = bounded.rtt_min.zip(own_min).map(|(least, own)| least.max(Micros(own.0 / RTT_PART)));
+        // The rate is this gateway's own, and so is the round trip that it filled.
+        bounded.bdp = live.bdp(own_min);
     }
     let near = |value: Window, own: Window, part| Window::from_bytes(within(value.bytes(), own.bytes(), part));
     let loss_part = part_of(own, |part| (part.loss_samples, part.loss_bytes));
@@ -48,6 +53,14 @@ pub(crate) fn bounded(of_all: Estimate, (own, record): (WindowSlice<'_>, &Networ
 
 fn within(value: f64, own: f64, part: f64) -> f64 {
     value.clamp(own * (1.0 - part), own * (1.0 + part))
+}
+
+/// Addresses with round trips.
+fn addresses(own: WindowSlice<'_>) -> usize {
+    let mut remotes: SmallVec<[IpAddr; 64]> = own.rtts.iter().map(|part| part.remote).collect();
+    remotes.sort_unstable();
+    remotes.dedup();
+    remotes.len()
 }
 
 /// How far a mean may be moved, as part of it; `None` where the own tap saw too few connections. `counted`: samples of a contribution, and

@@ -58,12 +58,6 @@ impl Tuple {
         (Self { low: low.0, high: high.0, rest }, side)
     }
 
-    /// All of it as numbers, the same on every machine.
-    pub(crate) fn words(&self) -> [u64; 5] {
-        let Self { low: [a, b], high: [c, d], rest } = *self;
-        [a, b, c, d, rest]
-    }
-
     /// The addresses of both ends, the one that sorts first before the other.
     pub(crate) fn addresses(&self) -> [IpAddr; 2] {
         [self.low, self.high].map(|[upper, lower]| {

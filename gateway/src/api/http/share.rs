@@ -17,7 +17,7 @@ use crate::api::Api;
 use crate::publisher::Published;
 use crate::share::exchange::{LinkState, Topic};
 use crate::share::format::Member;
-use crate::share::{Compared, Incompatible, MemberView, ShareMeasures, ShareStatus, ShareView};
+use crate::share::{Incompatible, MemberView, ShareMeasures, ShareStatus, ShareView};
 
 pub(super) async fn share(State(api): State<Api>, uri: Uri) -> Result<SharedJson, Problem> {
     Parameters::parse(&uri, &[])?;
@@ -92,32 +92,8 @@ struct MemberDocument {
     connections_compared: u64,
     seen_by_both: u64,
     seats: usize,
-    /// `null` before its first message about directions.
-    halves: Option<HalvesDocument>,
-}
-
-/// Which directions of connections it saw, compared with what this gateway did.
-#[derive(Debug, Serialize)]
-struct HalvesDocument {
-    one_direction: u64,
-    other_direction: u64,
-    both_directions: u64,
-    seen_by_both: u64,
-    divided: bool,
+    /// It sees the same packets, and nobody declared it.
     duplicate: bool,
-}
-
-impl From<&Compared> for HalvesDocument {
-    fn from(found: &Compared) -> Self {
-        Self {
-            one_direction: found.one_direction,
-            other_direction: found.other_direction,
-            both_directions: found.both_directions,
-            seen_by_both: found.seen_by_both,
-            divided: found.is_divided,
-            duplicate: found.is_duplicate,
-        }
-    }
 }
 
 impl SharingDocument {
@@ -181,7 +157,7 @@ impl MemberDocument {
             connections_compared,
             seen_by_both,
             seats: seats.get(gateway).copied().unwrap_or_default(),
-            halves: view.compared.get(gateway).map(HalvesDocument::from),
+            duplicate: measures.is_duplicate(*gateway),
         }
     }
 }

@@ -22,7 +22,7 @@ use super::benefit::BenefitMeasures;
 use super::refusals::Refusals;
 use super::reports::{ReportMeasures, Reports};
 use crate::publisher::{Measures, Published};
-use crate::share::{HalfMeasures, ShareMeasures, ShareStatus};
+use crate::share::{ShareMeasures, ShareStatus};
 use crate::store::StoreMeasures;
 
 /// The exposition's media type.
@@ -277,24 +277,6 @@ impl Register {
         self.add("share_outliers", help, measures.outliers);
         let help = "From the end of a bucket, or the newest packet of an open one, to its cell here, by topic";
         self.add("share_lag_seconds", help, measures.lag_seconds);
-        self.halves(measures.halves);
-    }
-
-    fn halves(&mut self, measures: HalfMeasures) {
-        let help = "Of connections compared with another gateway, those of which this gateway saw one direction";
-        self.add("share_halves_one_direction", help, measures.one_direction);
-        let help = "Those of them whose other direction, and not both, the other gateway saw";
-        self.add("share_halves_other_direction", help, measures.other_direction);
-        let help = "Of connections compared with another gateway, those of which this gateway saw both directions";
-        self.add("share_halves_both_directions", help, measures.both_directions);
-        let help = "Those of them of which the other gateway saw both directions, too";
-        self.add("share_halves_seen_by_both", help, measures.seen_by_both);
-        let help = "One in 2^N connections is compared with other gateways: N";
-        self.add("share_halves_sample_bits", help, measures.sample_bits);
-        let help = "Connections to compare that had no room at the hub, or between it and the exchange";
-        self.add("share_halves_dropped", help, measures.dropped);
-        let help = "Connections to compare that had no room on their way to the hub";
-        self.add("share_halves_no_room", help, measures.no_room);
     }
 
     fn api(&mut self, measures: &ApiMeasures) {

@@ -19,9 +19,8 @@ use spand_confine::Confined;
 use spand_core::estimate::NoEstimate;
 use spand_core::event::Event;
 use spand_core::flow::sample_rate::SampleRate;
-use spand_core::halves::HashSample;
 use spand_core::service::ServiceSize;
-use spand_core::sharing::GatewayId;
+use spand_core::sharing::{GatewayId, TapId};
 use spand_core::window::bucket::LimitCounts;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
@@ -36,7 +35,7 @@ use tokio::task::JoinHandle;
 
 use super::{Access, Api, ApiConfig};
 use crate::publisher::{Batch, PacketClock, Published, PublisherConfig, ToHosts};
-use crate::share::{Compared, ShareStatus, ShareView};
+use crate::share::{ShareStatus, ShareView};
 
 #[derive(Clone)]
 struct SetClock(Arc<AtomicU64>);
@@ -93,8 +92,8 @@ impl Rig {
         let (http, grpc) = (bind().await, bind().await);
         let addresses = (http.local_addr().unwrap(), grpc.local_addr().unwrap());
         let share = ShareStatus::from(shared);
-        share.measures().compared(GatewayId(2), [40, 0]);
-        share.measures().halves.set(HashSample::ALL, &[(GatewayId(2), Compared::default())].into(), &[].into());
+        share.measures().compared(GatewayId(2), [40, 15]);
+        share.measures().outlier(TapId(2), 1);
         let (access, confined) = (Access::default(), Confined::default());
         let api = Api::with_access(config, access, published.clone(), (None, Some(share)), &confined);
         let (one, two, also_stopped) = (api.clone(), api, stopped.clone());

@@ -13,7 +13,7 @@ use super::*;
 use crate::publisher::Notice;
 use crate::share::exchange::{LinkState, Topic};
 use crate::share::format::Member;
-use crate::share::{Compared, Incompatible, MemberView};
+use crate::share::{Incompatible, MemberView};
 
 fn member(gateway: u16, tap: TapId) -> Member {
     Member {
@@ -36,14 +36,6 @@ fn member(gateway: u16, tap: TapId) -> Member {
 fn view() -> ShareView {
     let (of_two, now) = (TapId::of_gateway(GatewayId(2)), Instant::now());
     let known = |member, clock_ahead_us, incompatible| MemberView { member, heard: now, clock_ahead_us, incompatible };
-    let halves = Compared {
-        one_direction: 40,
-        other_direction: 15,
-        both_directions: 900,
-        seen_by_both: 3,
-        ..Compared::default()
-    };
-    let halves = Compared { is_divided: true, ..halves };
     ShareView {
         link: LinkState::Down("no server answers".to_owned()),
         since: Some(now),
@@ -54,7 +46,6 @@ fn view() -> ShareView {
             known(member(2, of_two), -1_500, None),
             known(member(3, TapId::of_group(7)), 0, Some(Incompatible::PrefixList)),
         ],
-        compared: [(GatewayId(2), halves)].into(),
         cells_received: [(GatewayId(2), 5)].into(),
         lag: [(Topic::Closed, Micros(450_000))].into(),
         ..ShareView::default()
@@ -100,7 +91,7 @@ async fn the_link_the_members_and_what_came_of_each_are_shown() {
     let one = |of: Value| {
         let mut one = json!({
             "version": "0.1.0", "address": null, "oldest_format_read": 1, "newest_format_written": 2,
-            "last_heard_age_s": null, "seen_by_both": 0
+            "last_heard_age_s": null
         });
         one.as_object_mut().unwrap().extend(of.as_object().unwrap().clone());
         one
@@ -108,15 +99,11 @@ async fn the_link_the_members_and_what_came_of_each_are_shown() {
     let expected = json!([
         one(json!({
             "gateway": 2, "name": "edge-2", "mirror_group": null, "clock_offset_ms": -1.5, "incompatible": null,
-            "cells_received": 5, "connections_compared": 40, "seats": 2,
-            "halves": {
-                "one_direction": 40, "other_direction": 15, "both_directions": 900, "seen_by_both": 3, "divided": true,
-                "duplicate": false
-            }
+            "cells_received": 5, "connections_compared": 40, "seen_by_both": 15, "duplicate": true, "seats": 2
         })),
         one(json!({
             "gateway": 3, "name": "edge-3", "mirror_group": 7, "clock_offset_ms": 0.0, "incompatible": "prefix_list",
-            "cells_received": 0, "connections_compared": 0, "seats": 0, "halves": null
+            "cells_received": 0, "connections_compared": 0, "seen_by_both": 0, "duplicate": false, "seats": 0
         })),
     ]);
     assert_eq!(members, expected);

@@ -1,7 +1,7 @@
 //! What gateways send each other, as bytes.
 //!
 //! ```text
-//! message       format (1 byte), kind (1 byte: 1 cells, 2 member, 3 notices, 4 halves, 5 again), then what it holds
+//! message       format (1 byte), kind (1 byte: 1 cells, 2 member, 3 notices, 4 again), then what it holds
 //! cells         gateway, tap, bucket length (µs); count, then each cell
 //! cell          network, bucket index, presence, [as of] [newest sample] [raised] (ns after the bucket's start),
 //!               bucket, contributions, round trips, share of connections followed (1 byte: parts of 256, less one),
@@ -20,8 +20,6 @@
 //! 5 lease       network, segments, as of (ns)
 //! 6 settled     network, as of (ns)
 //! host          a network of one address
-//! halves        bits (1 byte: hashes begin with as many zero bits), count, then each: hash (8 bytes), sides that sent something
-//!               (1 byte: 1 the one that sorts first, 2 the other, 3 both)
 //! again         count, then the index of each bucket of which the gateway that gets it is to send its closed cells
 //! text          count of bytes, UTF-8 without control characters
 //! ```
@@ -39,7 +37,6 @@
 //! Clients leave a gateway by pseudonym alone. There is no place for an address in a cell, and a cell that has one is not written.
 
 mod cell;
-mod halves;
 mod member;
 mod network;
 mod notice;
@@ -53,7 +50,6 @@ use spand_proto::units::Micros;
 
 pub(super) use self::cell::MOST_CONTRIBUTIONS;
 use self::cell::{CellHead, Unwritable};
-pub use self::halves::{HALVES_AT_ONCE, read_halves, write_halves};
 pub use self::member::{Member, read_member, write_member};
 pub use self::notice::{NOTICES_AT_ONCE, Notices, read_notices, write_notices};
 use super::exchange::MESSAGE_BYTES;
@@ -73,10 +69,8 @@ pub enum Kind {
     Member = 2,
     /// What publishers have each other know.
     Notices = 3,
-    /// Which directions of connections it saw.
-    Halves = 4,
     /// A question for closed cells.
-    Again = 5,
+    Again = 4,
 }
 
 /// Most bytes before the cells: format, kind, gateway, tap, bucket length and count.
@@ -127,7 +121,7 @@ fn formats_read() -> String {
 
 /// What a message is, by its second byte.
 fn kind_of(byte: u8) -> Option<Kind> {
-    [Kind::Cells, Kind::Member, Kind::Notices, Kind::Halves, Kind::Again].into_iter().find(|kind| *kind as u8 == byte)
+    [Kind::Cells, Kind::Member, Kind::Notices, Kind::Again].into_iter().find(|kind| *kind as u8 == byte)
 }
 
 /// What a message holds; `None` where no release so far writes that.

@@ -308,8 +308,7 @@ async fn hear_all(
     inbox: &Inbox,
     tasks: &mut JoinSet<()>,
 ) -> Result<(), Fault> {
-    let subjects =
-        [Topic::Closed, Topic::Open, Topic::Member, Topic::Halves].map(|topic| nats.subjects.everybody(topic));
+    let subjects = [Topic::Closed, Topic::Open, Topic::Member].map(|topic| nats.subjects.everybody(topic));
     for subject in subjects.into_iter().chain(nats.subjects.inboxes()) {
         let subscriber = client.subscribe(subject).await.map_err(|_| lost(server))?;
         tasks.spawn(hear(subscriber, inbox.clone()));

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use spand_proto::network::Network;
 
 use super::*;
-use crate::halves::{Direction, HashSample, Seen};
 use crate::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use crate::window::bucket::Source;
 use crate::window::cells::{Cell, CellRefused};
@@ -88,56 +87,4 @@ fn an_engine_that_does_not_share_has_no_cells_and_takes_none() {
     for (network, cell) in cells(&one) {
         assert_eq!(alone.take_cell(network, cell, ms(9_000)), Err(CellRefused::Own));
     }
-}
-
-/// Segments of one connection from each of these ports, and of a SYN that nobody answers.
-fn connections(ports: std::ops::Range<u16>) -> Vec<Segment> {
-    let of = |port: u16| {
-        handshake(u32::from(port)).into_iter().chain(transfer(100, 5_001, 3)).map(move |mut segment| {
-            let client = if segment.source.port == 80 { &mut segment.destination } else { &mut segment.source };
-            client.port = port;
-            segment
-        })
-    };
-    let mut unanswered = handshake(1)[0].clone();
-    unanswered.source.port = 9;
-    ports.flat_map(of).chain([unanswered]).collect()
-}
-
-#[test]
-fn directions_of_a_connection_that_two_gateways_see_have_one_hash_and_other_sides() {
-    let segments = connections(1_000..1_200);
-    let is_outgoing = |segment: &&Segment| segment.source.port == 80;
-    let [mut outgoing, mut incoming, mut both] = [1, 2, 3].map(|gateway| engine(gateway, &[]));
-    let of = |is: bool| -> Vec<_> { segments.iter().filter(|one| is_outgoing(one) == is).cloned().collect() };
-    feed(&mut outgoing, &of(true));
-    feed(&mut incoming, &of(false));
-    feed(&mut both, &segments);
-    let [outgoing, incoming, both] = [&mut outgoing, &mut incoming, &mut both].map(|engine| {
-        assert_eq!(engine.take_halves(ms(14_000)).unwrap().found, [], "too soon");
-        let halves = engine.take_halves(ms(16_000)).unwrap();
-        assert_eq!(halves.sample, HashSample::ALL);
-        halves.found
-    });
-    assert_eq!([outgoing.len(), incoming.len(), both.len()], [200; 3], "and of the SYN that nobody answers none");
-    let hashes: std::collections::BTreeSet<u64> = both.iter().map(|half| half.hash).collect();
-    assert_eq!(hashes.len(), 200);
-    for ((outgoing, incoming), both) in outgoing.iter().zip(&incoming).zip(&both) {
-        assert_eq!([outgoing.hash, incoming.hash], [both.hash; 2]);
-        assert_eq!((both.seen, both.lacks), (Seen::Both, None));
-        assert_ne!(outgoing.seen, incoming.seen);
-        assert!(outgoing.seen != Seen::Both && incoming.seen != Seen::Both);
-        assert_eq!((outgoing.lacks, incoming.lacks), (Some(Direction::Incoming), Some(Direction::Outgoing)));
-    }
-}
-
-#[test]
-fn a_connection_that_began_before_the_gateway_is_not_compared_nor_one_of_who_does_not_share() {
-    let mut midstream = engine(1, &[]);
-    feed(&mut midstream, &transfer(100, 5_001, 3));
-    assert_eq!(midstream.connections(), 1);
-    assert_eq!(midstream.take_halves(ms(60_000)).unwrap().found, []);
-    let mut alone = Engine::new(EngineConfig::default());
-    feed(&mut alone, &connections(1_000..1_010));
-    assert_eq!(alone.take_halves(ms(60_000)), None);
 }

@@ -20,7 +20,6 @@ use crate::flow::shadow::Shadow;
 use crate::flow::sink::FlowContext;
 use crate::flow::table::Idleness;
 use crate::flow::tuple::Side;
-use crate::halves::{Direction, Seen};
 use crate::memory::Held;
 use crate::wire::segment::{Endpoint, Flags, Segment};
 
@@ -296,23 +295,6 @@ impl Connection {
         self.sent = u8::try_from(self.sides_that_sent()).unwrap_or(u8::MAX);
         let parties = std::mem::take(&mut self.parties);
         parties.map(|party| party?.finish(context.now, context))
-    }
-
-    /// Which sides sent something, and the direction that is lacking. `None` where one did and nothing shows that the other exists, as
-    /// where nobody answers a SYN.
-    pub(crate) fn seen(&self) -> Option<(Seen, Option<Direction>)> {
-        if self.sides_that_sent() == 2 {
-            return Some((Seen::Both, None));
-        }
-        let [Some(low), Some(high)] = &self.parties else { return None };
-        let [is_low_inside, is_high_inside] = self.roles.map(|role| role.inside);
-        let (seen, lacks_inside) = match (low.has_sent(), high.has_sent()) {
-            (true, _) => (Seen::Low, is_high_inside),
-            (_, true) => (Seen::High, is_low_inside),
-            _ => return None,
-        };
-        let direction = if lacks_inside { Direction::Outgoing } else { Direction::Incoming };
-        Some((seen, (is_low_inside != is_high_inside).then_some(direction)))
     }
 
     fn sides_that_sent(&self) -> usize {

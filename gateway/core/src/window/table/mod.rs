@@ -551,7 +551,7 @@ impl Entry {
         if self.foreign().is_none() {
             return estimate;
         }
-        estimate::bounded(estimate, (self.record.slice(now, config), &self.record), rule)
+        estimate::bounded(estimate, (self.record.slice(now, config), &self.record), self.live(now), rule)
     }
 
     fn live(&self, now: Timestamp) -> LiveView<'_> {
