@@ -62,7 +62,7 @@ fn the_link_and_the_members_are_shown_and_faults_only_where_there_are_any() -> R
     let expected = [
         ["9 (1 %)", "no packets doubled"],
         ["–", "same packets, as one mirror group"],
-        ["2 (0.2 %)", "no packets doubled"],
+        ["2 (0.222 %)", "no packets doubled"],
     ];
     assert_eq!(found, expected);
     let faults =
