@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher24;
 use crate::flow::sample::ConnectionId;
 use crate::wire::segment::Segment;
 
-/// Gateways of a cluster, whose numbers go from 1 to this: as many as one network and bucket has cells of.
+/// Most gateways of a cluster, and the largest number of one. A bucket of a network has room for a cell of each.
 pub const MOST_GATEWAYS: u16 = 64;
 
 /// The number of a gateway among those that share.

@@ -59,7 +59,7 @@ pub struct Issue {
     /// For the gateway instead of an agent
     #[arg(long)]
     server: bool,
-    /// With --server: good for a client, too, as of a NATS server, which shows it to others
+    /// With --server: valid for TLS clients as well, as a NATS server needs it for its connections to other servers
     #[arg(long, requires = "server")]
     client: bool,
     /// For how many days the certificate is valid; 90, with --server 365, unless given

@@ -16,8 +16,8 @@ pub(super) struct Complaints {
     /// Since when it is not as it should be.
     since: Option<Instant>,
     logged: BTreeMap<String, Instant>,
-    /// Something was logged since it was last right, or nothing ever.
-    open: Option<bool>,
+    /// The last line was that it is as it should be.
+    right_was_logged: bool,
 }
 
 impl Complaints {
@@ -36,7 +36,7 @@ impl Complaints {
         let has_room = self.logged.len() < MOST;
         if has_room {
             self.logged.insert(why.to_owned(), now);
-            self.open = Some(true);
+            self.right_was_logged = false;
         }
         has_room
     }
@@ -49,7 +49,7 @@ impl Complaints {
     /// It is as it should be: whether to say so, at first and after a complaint.
     pub(super) fn over(&mut self) -> bool {
         self.since = None;
-        self.open.replace(false).unwrap_or(true)
+        !std::mem::replace(&mut self.right_was_logged, true)
     }
 }
 

@@ -13,16 +13,16 @@ const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(200) } else { D
 /// Until a bucket is asked for once more, and how often it is in all.
 const AGAIN: Duration = if cfg!(test) { Duration::from_millis(400) } else { Duration::from_secs(30) };
 const TIMES: u32 = 3;
-/// One gateway is sent the same bucket no sooner again.
+/// In this time one gateway is sent [`ANSWERS`] buckets at most: for each of them all networks are gone through.
 const HEEDED: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(10) };
-/// Answers that are remembered. At the limit the next ones wait.
-const ANSWERS: usize = 16_384;
+const ANSWERS: usize = 2 * AGAIN_AT_ONCE;
 
 /// Buckets of others that differ, and those of this gateway that others were sent.
 #[derive(Debug, Default)]
 pub(super) struct Digests {
     differ: BTreeMap<(GatewayId, u64), Differs>,
-    answered: BTreeMap<(GatewayId, u64), Instant>,
+    /// Since when, and how many, by gateway.
+    answered: BTreeMap<GatewayId, (Instant, usize)>,
 }
 
 /// A bucket of which other cells are here than left.
@@ -42,7 +42,7 @@ pub(super) struct Missing {
 }
 
 impl Digests {
-    /// Compares what members name with what came of them, by `is_here`; whom to ask for what, which counts as asked.
+    /// Compares what members name with what came of them, by `is_here`. Gives what to ask each for, which counts as asked.
     pub(super) fn ask<'a>(
         &mut self,
         members: impl Iterator<Item = &'a Member>,
@@ -77,19 +77,21 @@ impl Digests {
         missing
     }
 
-    /// Which of these buckets a gateway is sent.
-    pub(super) fn answer(&mut self, gateway: GatewayId, buckets: &[u64], now: Instant) -> BTreeSet<u64> {
-        if self.answered.len() >= ANSWERS {
-            self.answered.retain(|_, at| now.duration_since(*at) < HEEDED);
+    /// Which of these buckets a gateway is sent: of those that this gateway names, `own`, a bounded number.
+    pub(super) fn answer(
+        &mut self,
+        gateway: GatewayId,
+        buckets: &[u64],
+        own: &[(u64, Digest)],
+        now: Instant,
+    ) -> BTreeSet<u64> {
+        let (since, count) = self.answered.entry(gateway).or_insert((now, 0));
+        if now.duration_since(*since) >= HEEDED {
+            (*since, *count) = (now, 0);
         }
-        let mut answers = BTreeSet::new();
-        for index in buckets {
-            let is_new = self.answered.get(&(gateway, *index)).is_none_or(|at| now.duration_since(*at) >= HEEDED);
-            if is_new && self.answered.len() < ANSWERS {
-                self.answered.insert((gateway, *index), now);
-                answers.insert(*index);
-            }
-        }
+        let named = buckets.iter().filter(|index| own.iter().any(|(named, _)| named == *index));
+        let answers: BTreeSet<u64> = named.copied().take(ANSWERS - *count).collect();
+        *count += answers.len();
         answers
     }
 }
@@ -128,12 +130,16 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_is_sent_a_bucket_once_in_a_while_however_often_it_asks() {
+    fn a_gateway_is_sent_a_bounded_number_of_buckets_that_are_named_however_often_it_asks() {
         let (mut digests, begun) = (Digests::default(), Instant::now());
-        let mut answer = |gateway, after| digests.answer(GatewayId(gateway), &[5, 6], begun + after);
-        assert_eq!(answer(1, Duration::ZERO), BTreeSet::from([5, 6]));
-        assert_eq!(answer(1, HEEDED / 2), BTreeSet::new());
-        assert_eq!(answer(2, HEEDED / 2), BTreeSet::from([5, 6]));
-        assert_eq!(answer(1, HEEDED), BTreeSet::from([5, 6]));
+        let own: Vec<_> = (5..30).map(|index| (index, digest(1))).collect();
+        let all: Vec<u64> = (0..100).collect();
+        let mut answer = |gateway, after| digests.answer(GatewayId(gateway), &all, &own, begun + after).len();
+        assert_eq!(answer(1, Duration::ZERO), ANSWERS);
+        assert_eq!(answer(1, HEEDED / 2), 0);
+        assert_eq!(answer(2, HEEDED / 2), ANSWERS, "another one has its own");
+        assert_eq!(answer(1, HEEDED), ANSWERS);
+        let made_up = digests.answer(GatewayId(3), &[0, 4, 30, u64::MAX], &own, begun);
+        assert_eq!(made_up, BTreeSet::new());
     }
 }

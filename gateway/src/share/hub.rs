@@ -44,7 +44,7 @@ const AGAIN_AFTER: Duration = if cfg!(test) { Duration::from_millis(100) } else 
 const HELD: Duration = Duration::from_millis(2);
 /// How often a gateway says who it is.
 const MEMBER: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(5) };
-/// What left of a bucket is named so long after its end: late packets have been added by then, and cells are on their way no more.
+/// The digest of a bucket is named this long after its end: late packets have been added by then, and its cells have left.
 const SETTLED: Micros = Micros::from_secs(5);
 
 /// Bytes of what may wait between the hub and the exchange, in both directions, and at the publisher's end of it.
@@ -322,7 +322,11 @@ impl Hub {
             Instant::now(),
         ) {
             let count = buckets.len() as u64;
-            tracing::info!(gateway = gateway.0, count, "buckets of a gateway did not come whole; it is asked for them");
+            tracing::debug!(
+                gateway = gateway.0,
+                count,
+                "buckets of a gateway did not come whole; it is asked for them"
+            );
             self.status.measures.buckets_asked.inc_by(count);
             let ask = Outgoing { topic: Topic::Host, to: Some(gateway), payload: write_again(&buckets) };
             // Where there is no room it is asked again.
@@ -532,7 +536,8 @@ impl Hub {
         if !self.members.compatible().any(|member| member.gateway == gateway) {
             return;
         }
-        for index in self.digests.answer(gateway, buckets, Instant::now()) {
+        let own = &self.members.own_as_it_was().digests;
+        for index in self.digests.answer(gateway, buckets, own, Instant::now()) {
             for engine in &self.engines {
                 // Where there is no room it asks again.
                 drop(engine.engine.try_send(ToEngine::SendTo(gateway, index)));

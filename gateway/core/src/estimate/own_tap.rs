@@ -1,4 +1,5 @@
-//! What this gateway's own tap saw bounds an estimate that cells of other gateways are in, so that none of them is believed against it.
+//! Bounds an estimate that was made with cells of other gateways by the samples of this gateway's own tap. Where the own tap saw few connections it
+//! bounds nothing.
 
 use std::net::IpAddr;
 
@@ -63,8 +64,8 @@ fn addresses(own: WindowSlice<'_>) -> usize {
     remotes.len()
 }
 
-/// How far a mean may be moved, as part of it; `None` where the own tap saw too few connections. `counted`: samples of a contribution, and
-/// their sum.
+/// The largest allowed change of a mean, relative to it; `None` where the own tap saw too few connections. `counted` gives the number of a
+/// contribution's samples and their sum.
 fn part_of(own: WindowSlice<'_>, counted: impl Fn(&Contribution) -> (u32, f64)) -> Option<f64> {
     let mut connections = SmallVec::<[(ConnectionId, f64, f64); 64]>::new();
     for part in own.contributions {

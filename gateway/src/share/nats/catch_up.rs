@@ -39,7 +39,7 @@ pub(super) struct CatchUp {
 }
 
 /// Where to go on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Next {
     Time(SystemTime),
     Sequence(u64),
@@ -122,7 +122,12 @@ impl CatchUp {
             self.client.subscribe(reply.clone()).await.map_err(|_| Failure::from("the connection ended"))?;
         let subject = format!("$JS.API.DIRECT.GET.{}", self.stream);
         self.client.publish_with_reply(subject, reply, request.to_string().into()).await.map_err(lost)?;
-        let left = self.take(&mut answers, next, until).await;
+        let before = *next;
+        let left = match self.take(&mut answers, next, until).await {
+            // Asked at once for the same, a server would answer the same.
+            Ok(Left::More) if *next == before => Err("a batch without a message".into()),
+            left => left,
+        };
         // What is still on its way is of no use.
         answers.unsubscribe().await.ok();
         left

@@ -245,7 +245,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Who is here hears it; the stream keeps what is under its subject, where it can.
+    /// Publishes a message. Every subscribed gateway gets it, and the stream keeps it where its subject is the stream's.
     async fn send(&self, subject: String, payload: Vec<u8>) -> Result<(), Fault> {
         let sent = timeout(ANSWER_WITHIN, self.client.publish(subject, payload.into())).await;
         sent.map_err(|_| lost(&self.server))?.map_err(|_| lost(&self.server))

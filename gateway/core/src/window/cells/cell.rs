@@ -197,7 +197,7 @@ impl Cell {
 const MOST_A_SECOND: u64 = 1_000_000;
 /// Most connections at once of one network.
 const MOST_AT_ONCE: u32 = 1 << 20;
-/// The longest round trip that is measured.
+/// The longest mean round trip that is believed.
 const LONGEST_RTT: Micros = Micros::from_secs(60);
 
 impl Cell {

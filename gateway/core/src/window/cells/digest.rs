@@ -1,12 +1,11 @@
-//! What a gateway sent of a bucket, in a few bytes, by which another notices that it did not come.
+//! Digests of closed buckets: a gateway names how many cells it sent of a bucket and a hash of them. Another gateway that has others asks for
+//! them. A digest protects against loss, and not against a gateway that lies.
 
 use std::hash::Hasher;
 use std::net::IpAddr;
 
 use siphasher::sip::SipHasher13;
 use spand_proto::network::Network;
-
-use super::Cell;
 
 /// Cells of one gateway and bucket: how many, and all their hashes together, in any order.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -36,12 +35,7 @@ impl Digest {
 }
 
 /// The hash of a closed cell: of its network and bucket, and of how much was counted, which only grows.
-pub(crate) fn hash(network: Network, cell: &Cell) -> u64 {
-    hash_of(network, cell.index(), cell.counted())
-}
-
-/// The same by its parts.
-pub(crate) fn hash_of(network: Network, index: u64, counted: u64) -> u64 {
+pub(crate) fn hash(network: Network, index: u64, counted: u64) -> u64 {
     let prefix = network.prefix();
     // No secret: who may write under a gateway's number could send anything in any case.
     let mut hasher = SipHasher13::new();

@@ -17,7 +17,7 @@ use spand_proto::units::Timestamp;
 pub use self::cell::{Cell, CellRefused};
 pub(crate) use self::cell::{Seen, of_index};
 pub use self::digest::Digest;
-pub(crate) use self::digest::{hash, hash_of};
+pub(crate) use self::digest::hash;
 use self::merged::MergedRecord;
 pub use self::outlier::Outlier;
 use crate::config::WindowConfig;

@@ -9,7 +9,7 @@ use crate::window::bucket::Contribution;
 const ENOUGH: u32 = 12;
 /// A mean that is this many times that of all others, or as small a part of it, is an outlier,
 const FACTOR: f64 = 1.5;
-/// where it weighs more than this part of them: less than that moves a share by an eighth at most, and is often chance.
+/// where it weighs more than this part of them. A lighter tap moves a share by an eighth at most.
 const WEIGHT: f64 = 0.25;
 /// And by more than this many standard errors of both: windows of one path scatter by themselves.
 const ERRORS: f64 = 6.0;

@@ -188,8 +188,8 @@ impl NetworkTable {
         sharing.counts.taken += 1;
         if is_closed {
             let heard = sharing.counts.heard.entry((gateway, index)).or_default();
-            before.inspect(|before| heard.remove(cells::hash_of(network, index, *before)));
-            heard.add(cells::hash_of(network, index, counted));
+            before.inspect(|before| heard.remove(cells::hash(network, index, *before)));
+            heard.add(cells::hash(network, index, counted));
         }
         if let Some(SeenByBoth { all, both }) = both {
             let sum = sharing.counts.seen_by_both.entry(gateway).or_default();
@@ -337,7 +337,7 @@ impl NetworkTable {
         let end = Timestamp(index.saturating_add(1).saturating_mul(bucket_nanos(self.config.bucket)));
         let cell = Cell { as_of: end, ..cell };
         let network = entry.network;
-        let hash = entry.is_wanted(&cell).then(|| cells::hash(network, &cell));
+        let hash = entry.is_wanted(&cell).then(|| cells::hash(network, cell.index(), cell.counted()));
         let before = closed.filter(|(closed, _)| *closed == index).and_then(|(_, hash)| hash);
         let Some(shared) = self.slots.get_mut(slot).map(|entry| entry.shared.get_or_insert_default()) else { return };
         (shared.closed, shared.fresh) = (Some((index, hash)), false);
