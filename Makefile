@@ -93,6 +93,7 @@ lint: packages ## Format, clippy and documentation, each without a warning
 	$(CARGO) fmt --check
 	cd gateway/dashboard/vendor/uplot && sha256sum --check --strict --quiet SHA256SUMS
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --package spand-gateway --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --workspace --no-deps --document-private-items
 
 .PHONY: packages

@@ -12,8 +12,8 @@ use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use spand_core::window::bucket::{LimitCounts, RttSum};
 use spand_core::window::cells::Cell;
 use spand_core::window::table::NetworkTable;
-use spand_gateway::share::exchange::MESSAGE_BYTES;
-use spand_gateway::share::format::{
+use spand_share::exchange::MESSAGE_BYTES;
+use spand_share::format::{
     Batch, BatchWriter, FormatError, read_again, read_batch, read_member, read_notices,
     write_again, write_member, write_notices,
 };

@@ -1,6 +1,14 @@
 //! The performance gateway.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "share"),
+    allow(
+        dead_code,
+        unused_variables,
+        reason = "what publishers do for those of other gateways, of which there are none"
+    )
+)]
 
 pub mod api;
 pub mod cert;
@@ -8,7 +16,6 @@ pub mod cli;
 pub mod config;
 mod descriptors;
 pub mod doctor;
-mod encoding;
 pub mod opening;
 mod other_protocols;
 mod password;
@@ -18,6 +25,6 @@ pub mod publisher;
 pub mod replay;
 mod reset_experiment;
 pub mod run;
-pub mod share;
+pub mod sharing;
 pub mod store;
 pub mod tls;

@@ -39,7 +39,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
 use crate::publisher::{Client, Published};
-use crate::share::ShareStatus;
+use crate::sharing::ShareStatus;
 use crate::store::StoreMeasures;
 
 use self::access::Expected;

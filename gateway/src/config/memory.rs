@@ -8,7 +8,7 @@ use spand_core::memory::MemoryNeed;
 use super::{Config, mib};
 use crate::publisher::{PublisherNeed, bytes_of_others};
 use crate::run::queue_bytes;
-use crate::share;
+use crate::sharing;
 use crate::store::StoreWriter;
 
 /// What does not grow: the program, its threads' stacks, the runtime, one check of a password, metrics, the log.
@@ -48,7 +48,7 @@ impl Memory {
         let queues = queue_bytes(capture.queue_packets.get(), snap).saturating_mul(threads);
         let store = StoreWriter::most_bytes(mib(config.store.waiting_mib)).saturating_add(api.experiment_bytes());
         let store = if config.store.enabled { store } else { 0 };
-        let shared = share::most_bytes(threads)
+        let shared = sharing::most_bytes(threads)
             .saturating_add(bytes_of_others(config.publish.leased_networks.get(), config.publish.subscribers.get()));
         let shared = if config.share.is_on() { shared } else { 0 };
         let items = [

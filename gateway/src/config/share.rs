@@ -9,6 +9,7 @@ use spand_core::sharing::{GatewayId, MOST_GATEWAYS, Pseudonyms, Sharing, TapId};
 use tonic::transport::Uri;
 
 use super::Config;
+use crate::sharing::IS_BUILT;
 
 /// Servers that can be named.
 const MOST_SERVERS: usize = 32;
@@ -108,6 +109,16 @@ impl Share {
         !self.servers.is_empty()
     }
 
+    /// Whether a program that shares if it `is_built` so can do what is configured.
+    fn may_be_on(&self, is_built: bool) -> Result<(), String> {
+        if self.is_on() && !is_built {
+            return Err("share.servers names servers, and this program was built without the feature `share`: use one that has it, as the packages do, \
+                        or leave [share] out"
+                .to_owned());
+        }
+        Ok(())
+    }
+
     /// The files that hold secrets.
     pub(super) fn secrets(&self) -> impl Iterator<Item = &PathBuf> {
         [&self.secret, &self.key, &self.password, &self.credentials].into_iter().flatten()
@@ -166,6 +177,7 @@ impl Share {
 impl Config {
     /// The first contradiction in `[share]`, as a sentence.
     pub(super) fn check_share(&self) -> Result<(), String> {
+        self.share.may_be_on(IS_BUILT)?;
         let share = &self.share;
         if !share.is_on() {
             let named = [share.gateway.is_some(), share.secret.is_some(), share.mirror_group.is_some()];
@@ -317,6 +329,13 @@ mod tests {
         let config = Config::parse(WHOLE, Path::new("gateway.toml")).unwrap();
         assert_eq!(config.share.replicas(), 1);
         assert_eq!(config.share.endpoints().collect::<Vec<_>>(), [("nats-1".to_owned(), 4_222)]);
+    }
+
+    #[test]
+    fn a_program_without_sharing_refuses_to_be_configured_for_it() {
+        let shares = Config::parse(WHOLE, Path::new("gateway.toml")).unwrap().share;
+        assert!(shares.may_be_on(false).unwrap_err().contains("built without the feature `share`"));
+        assert_eq!((shares.may_be_on(true), Share::default().may_be_on(false)), (Ok(()), Ok(())));
     }
 
     #[test]

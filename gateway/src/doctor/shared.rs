@@ -169,10 +169,10 @@ pub(super) fn named(member: &Member) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use spand_share::Incompatible;
     use strum::VariantArray;
 
     use super::*;
-    use crate::share::Incompatible;
 
     /// Two gateways that share soundly, with what is named changed.
     fn with(change: &Value, members: &[Value]) -> Shared {

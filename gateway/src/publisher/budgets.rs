@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use spand_core::event::Established;
+use spand_core::sharing::Notice;
 use tokio::time::MissedTickBehavior;
 
 use super::Published;
-use super::cluster::{Notice, lease_notice};
+use super::cluster::lease_notice;
 use super::leases::Turned;
 use super::state::State;
 

@@ -6,12 +6,12 @@ use std::hash::BuildHasher;
 use spand_core::event::{Event, StartImminent, Withdrawal};
 use spand_core::service::ServiceSize;
 use spand_core::shard::Partition;
+use spand_core::sharing::Notice;
 use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
 use spand_proto::push::WithdrawalReason;
 
 use super::change::{Change, not_published, withdrawal_reason};
-use super::cluster::Notice;
 use super::insight::Kind;
 use super::measure::{FAILURE, FlightLabels, ReloadLabels, SUCCESS};
 use super::networks::{Judged, Put};

@@ -56,26 +56,24 @@ use self::reload::Reload;
 use self::restoring::{Restored, restore};
 use self::serve::{Ports, Servers};
 use crate::api::{Access, Api};
-use crate::config::{Capture, Config, EngineOptions, renamed_warnings};
+use crate::config::{Capture, Config, EngineOptions, Share, renamed_warnings};
 use crate::descriptors;
 use crate::publisher::{MonotonicClock, Part, Published};
-use crate::share;
-use crate::share::exchange::Exchange;
-use crate::share::nats::{NatsConfig, NatsExchange};
+use crate::sharing::{self, EngineEnd, Sharing};
 
 /// Longest wait of a capture thread without packets; also what a stop may take.
 const READ_TIMEOUT: Micros = Micros::from_millis(100);
 
 /// Runs the gateway until SIGTERM or SIGINT, with the configuration of `file`, which SIGHUP has it read again.
 pub fn run(config: &Config, file: &Path) -> Result<(), Failure> {
-    run_with(config, file, NatsExchange::new)
+    run_with(config, file, sharing::start)
 }
 
-/// The same, with what carries messages between gateways made by the caller, of what is configured of NATS: for experiments.
-pub fn run_with<E: Exchange>(
+/// The same, sharing as the caller starts it, for engines of a configuration and with a number drawn at each start: for experiments.
+pub fn run_with(
     config: &Config,
     file: &Path,
-    exchange: impl FnOnce(NatsConfig) -> E,
+    share: impl FnOnce(&Share, (&EngineConfig, Partition, u64), &Published) -> io::Result<Option<(Sharing, Vec<EngineEnd>)>>,
 ) -> Result<(), Failure> {
     config.log.start();
     let Divided { groups, first, engines } = divided(config)?;
@@ -114,7 +112,7 @@ pub fn run_with<E: Exchange>(
     let servers = Servers::start(ports, workers)?;
     let Restored { engines, store, experiment } = restore(config, engines, &partition, &published)?;
     let stored = store.as_ref().map(|store| store.measures().clone());
-    let started = share::start(&config.share, (&first, partition.clone(), draw_seed()), exchange, &published);
+    let started = share(&config.share, (&first, partition.clone(), draw_seed()), &published);
     let (sharing, ends) = started.map_err(|error| cannot_start_a_thread(&error))?.unzip();
     let share = sharing.as_ref().map(|sharing| sharing.status().clone());
     let api = Api::with_access(config.api(), access, published.clone(), (stored, share), &confined);
@@ -134,8 +132,10 @@ pub fn run_with<E: Exchange>(
         api.save_experiment(&store);
     }
     threads.stop();
-    // What has not left yet is in the store, and leaves after the next start.
-    drop(sharing);
+    if let Some(sharing) = sharing {
+        // What has not left yet is in the store, and leaves after the next start.
+        sharing.stop();
+    }
     ended
 }
 

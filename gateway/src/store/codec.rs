@@ -15,7 +15,7 @@ use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 
 use super::record;
-use crate::encoding::numbers::{Malformed, Reader, Writer};
+use spand_core::encoding::numbers::{Malformed, Reader, Writer};
 
 /// Format of what follows.
 const FORMAT: u8 = 4;

@@ -13,7 +13,7 @@
 //!
 //! Format 3 has nothing of the queue; it is read, and never written.
 //!
-//! Numbers are written as [`crate::encoding::numbers`] says; a presence byte has a bit, from the lowest, for each value in brackets
+//! Numbers are written as [`spand_core::encoding::numbers`] says; a presence byte has a bit, from the lowest, for each value in brackets
 //! that follows it. Index differences wrap, so that any record comes back as it was; whether it makes sense is the
 //! engine's to say when it takes it.
 
@@ -24,8 +24,8 @@ use spand_core::window::bucket::{Contribution, RemoteRtt, Source};
 use spand_core::window::record::NetworkRecord;
 use spand_proto::units::{Micros, Timestamp};
 
-use crate::encoding::numbers::{Malformed, Reader, Writer, optional, read_optional};
-use crate::encoding::parts;
+use spand_core::encoding::numbers::{Malformed, Reader, Writer, optional, read_optional};
+use spand_core::encoding::parts;
 
 /// Fewest bytes of a bucket, of a contribution and of the round trips to an address.
 const LEAST_BUCKET: usize = 1 + parts::LEAST_BUCKET;

@@ -12,7 +12,8 @@ use spand_core::sharing::GatewayId;
 use spand_gateway::config::Config;
 use spand_gateway::publisher::{MonotonicClock, PacketClock};
 use spand_gateway::run::run_with;
-use spand_gateway::share::exchange::{Exchange, Incoming, Link, LinkState, Topic};
+use spand_gateway::sharing::start_by;
+use spand_share::exchange::{Exchange, Incoming, Link, LinkState, Topic};
 use tokio::sync::mpsc;
 
 use super::made::MadeCells;
@@ -57,7 +58,9 @@ impl Exchange for Load {
 pub fn run_gateway(config: &std::path::Path, cells: MadeCells) -> Result<()> {
     spand_confine::take_up();
     let read = Config::load(config).with_context(|| format!("{} cannot be used", config.display()))?;
-    run_with(&read, config, |_| Load::new(cells)).map_err(|failure| anyhow!("the gateway ended: {failure}"))
+    let share =
+        |share: &_, engines: (&_, _, _), published: &_| start_by(|_| Load::new(cells), share, engines, published);
+    run_with(&read, config, share).map_err(|failure| anyhow!("the gateway ended: {failure}"))
 }
 
 fn bring(mut cells: MadeCells, closed: &mpsc::Sender<Incoming>, others: &mpsc::Sender<Incoming>) {

@@ -10,10 +10,10 @@ use spand_core::flow::sample_rate::SampleRate;
 use spand_core::sharing::{GatewayId, Pseudonyms, TapId, fingerprint};
 use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, RttSum, Source};
 use spand_core::window::cells::Cell;
-use spand_gateway::share::format::{BatchWriter, FORMAT, Member, write_member};
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+use spand_share::format::{BatchWriter, FORMAT, Member, write_member};
 
 /// Most connections in a cell; cells have one, two or three.
 const CONNECTIONS: u64 = 3;
@@ -150,7 +150,7 @@ mod tests {
     use spand_core::config::EngineConfig;
     use spand_core::engine::Engine;
     use spand_core::sharing::Sharing;
-    use spand_gateway::share::format::read_batch;
+    use spand_share::format::read_batch;
 
     use super::*;
 

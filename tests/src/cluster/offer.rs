@@ -9,8 +9,8 @@ use anyhow::{Result, anyhow};
 use parking_lot::Mutex;
 use spand_core::sharing::GatewayId;
 use spand_gateway::publisher::{MonotonicClock, PacketClock};
-use spand_gateway::share::exchange::{Exchange, Link, LinkState, Outgoing, Topic};
-use spand_gateway::share::nats::{NatsConfig, NatsExchange};
+use spand_share::exchange::{Exchange, Link, LinkState, Outgoing, Topic};
+use spand_share::nats::{NatsConfig, NatsExchange};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use spand_core::sharing::{GatewayId, TapId};
-use spand_gateway::share::exchange::{LinkState, Topic};
-use spand_gateway::share::format::{FORMAT, Member};
-use spand_gateway::share::{Incompatible, MemberView, ShareStatus, ShareView};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Micros, Timestamp};
+use spand_share::exchange::{LinkState, Topic};
+use spand_share::format::{FORMAT, Member};
+use spand_share::{Incompatible, MemberView, ShareStatus, ShareView};
 
 /// The group of the gateway that is looked at, and of the one that sees the same packets.
 const GROUP: u16 = 7;

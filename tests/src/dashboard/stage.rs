@@ -15,7 +15,7 @@ use spand_gateway::api::{Access, Api, ApiConfig};
 use spand_gateway::publisher::{
     Batch, CaptureStatus, EngineStatus, MonotonicClock, PacketClock, Part, Published, PublisherConfig, Trend,
 };
-use spand_gateway::share::{ShareStatus, ShareView};
+use spand_share::{ShareStatus, ShareView};
 use strum::VariantArray;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;

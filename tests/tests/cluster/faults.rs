@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_nats::jetstream;
 use nix::sys::resource::{UsageWho, getrusage};
-use spand_gateway::share::exchange::{LinkState, Outgoing, Topic};
-use spand_gateway::share::nats::NatsConfig;
+use spand_share::exchange::{LinkState, Outgoing, Topic};
+use spand_share::nats::NatsConfig;
 use spand_tests::cluster::Servers;
 use spand_tests::patience::{PATIENCE, awaited};
 use tokio::time::{Instant, interval, sleep, timeout};

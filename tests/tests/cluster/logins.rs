@@ -7,8 +7,8 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use nkeys::KeyPair;
 use serde_json::{Value, json};
-use spand_gateway::share::exchange::Topic;
-use spand_gateway::share::nats::{NatsConfig, NatsLogin};
+use spand_share::exchange::Topic;
+use spand_share::nats::{NatsConfig, NatsLogin};
 use spand_tests::cluster::Servers;
 
 use crate::member::{Member, config};

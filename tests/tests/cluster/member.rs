@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use spand_core::sharing::GatewayId;
-use spand_gateway::share::exchange::{Exchange, Incoming, Link, LinkState, Outgoing, Topic};
-use spand_gateway::share::nats::{NatsConfig, NatsExchange};
+use spand_share::exchange::{Exchange, Incoming, Link, LinkState, Outgoing, Topic};
+use spand_share::nats::{NatsConfig, NatsExchange};
 use spand_tests::patience::{PATIENCE, awaited};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};

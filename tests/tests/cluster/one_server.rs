@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use spand_gateway::share::exchange::Topic;
-use spand_gateway::share::nats::NatsConfig;
+use spand_share::exchange::Topic;
+use spand_share::nats::NatsConfig;
 use spand_tests::cluster::Servers;
 
 use crate::member::{Member, config};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use spand_core::sharing::GatewayId;
-use spand_gateway::share::exchange::{LinkState, Topic};
-use spand_gateway::share::nats::{NatsConfig, NatsIdentity, NatsLogin, NatsTls};
+use spand_share::exchange::{LinkState, Topic};
+use spand_share::nats::{NatsConfig, NatsIdentity, NatsLogin, NatsTls};
 use spand_tests::access::{Authority, Wanted};
 use spand_tests::cluster::Servers;
 

@@ -5,9 +5,9 @@ use std::time::Instant;
 use anyhow::Result;
 use serde_json::{Value, json};
 use spand_core::sharing::GatewayId;
-use spand_gateway::share::ShareView;
-use spand_gateway::share::exchange::{LinkState, Topic};
 use spand_proto::units::Micros;
+use spand_share::ShareView;
+use spand_share::exchange::{LinkState, Topic};
 use spand_tests::dashboard::browser::Browser;
 
 use super::{alone, open, picture, show, silent};

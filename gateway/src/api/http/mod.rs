@@ -18,6 +18,7 @@ mod networks;
 mod parameters;
 mod problem;
 mod services;
+#[cfg_attr(not(feature = "share"), path = "not_shared.rs")]
 mod share;
 mod shared;
 mod sort;

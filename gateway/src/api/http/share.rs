@@ -9,15 +9,15 @@ use serde::Serialize;
 use spand_core::sharing::{GatewayId, TapId};
 use spand_proto::operator::rfc3339_ms;
 use spand_proto::units::{Micros, Timestamp};
+use spand_share::exchange::{LinkState, Topic};
+use spand_share::format::Member;
+use spand_share::{Incompatible, MemberView, ShareMeasures, ShareStatus, ShareView};
 
 use super::parameters::Parameters;
 use super::problem::Problem;
 use super::shared::SharedJson;
 use crate::api::Api;
 use crate::publisher::Published;
-use crate::share::exchange::{LinkState, Topic};
-use crate::share::format::Member;
-use crate::share::{Incompatible, MemberView, ShareMeasures, ShareStatus, ShareView};
 
 pub(super) async fn share(State(api): State<Api>, uri: Uri) -> Result<SharedJson, Problem> {
     Parameters::parse(&uri, &[])?;

@@ -22,7 +22,7 @@ use super::benefit::BenefitMeasures;
 use super::refusals::Refusals;
 use super::reports::{ReportMeasures, Reports};
 use crate::publisher::{Measures, Published};
-use crate::share::{ShareMeasures, ShareStatus};
+use crate::sharing::ShareStatus;
 use crate::store::StoreMeasures;
 
 /// The exposition's media type.
@@ -50,6 +50,7 @@ impl Metrics {
         all.publisher(published);
         all.0.register_collector(Box::new(StoreState(store.clone().unwrap_or_default())));
         all.store(store.unwrap_or_default());
+        #[cfg(feature = "share")]
         all.share(share.map(ShareStatus::measures).cloned().unwrap_or_default());
         all.api(api);
         let help = "Refused peers and requests, by reason";
@@ -240,7 +241,8 @@ impl Register {
         self.add("store_write_seconds", "Time of one write including its flush", measures.write_seconds);
     }
 
-    fn share(&mut self, measures: ShareMeasures) {
+    #[cfg(feature = "share")]
+    fn share(&mut self, measures: spand_share::ShareMeasures) {
         self.add("share_configured", "1 where share.servers names any", measures.configured);
         self.add(
             "share_up",

@@ -35,7 +35,7 @@ use tokio::task::JoinHandle;
 
 use super::{Access, Api, ApiConfig};
 use crate::publisher::{Batch, PacketClock, Published, PublisherConfig, ToHosts};
-use crate::share::{ShareStatus, ShareView};
+use spand_share::{ShareStatus, ShareView};
 
 #[derive(Clone)]
 struct SetClock(Arc<AtomicU64>);

@@ -4,16 +4,15 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use spand_core::sharing::TapId;
+use spand_core::sharing::{Notice, TapId};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Micros;
+use spand_share::exchange::{LinkState, Topic};
+use spand_share::format::Member;
+use spand_share::{Incompatible, MemberView};
 
 use super::insight::fields;
 use super::*;
-use crate::publisher::Notice;
-use crate::share::exchange::{LinkState, Topic};
-use crate::share::format::Member;
-use crate::share::{Incompatible, MemberView};
 
 fn member(gateway: u16, tap: TapId) -> Member {
     Member {

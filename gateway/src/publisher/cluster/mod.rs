@@ -3,7 +3,6 @@
 //! Notices leave through a bounded channel on which nobody waits; what has no room is counted and dropped, and each kind says what that
 //! costs.
 
-mod notice;
 mod seats;
 
 use std::collections::BTreeMap;
@@ -12,27 +11,21 @@ use std::sync::OnceLock;
 
 use parking_lot::RwLock;
 use spand_core::event::{Established, StartImminent};
-use spand_core::sharing::{GatewayId, TapId};
+use spand_core::sharing::{Addressed, GatewayId, HeldBack, Notice, StartSeen, TapId};
 use spand_proto::network::Network;
 use spand_proto::push::WithdrawalReason;
 use spand_proto::units::Timestamp;
 use tokio::sync::mpsc::Sender;
 
+use super::Published;
 use super::adoption::{self, Membership};
 use super::insight::Kind;
 use super::leases::{Lease, Leases, TooManyHosts};
 use super::networks::Networks;
 use super::state::Advertised;
-use super::{PacketClock, Published};
 
-pub(crate) use self::notice::Addressed;
-pub use self::notice::{HeldBack, Notice, StartSeen};
-pub(crate) use self::seats::AGAIN as SEATS_AGAIN;
 pub(super) use self::seats::Division;
 use self::seats::Seats;
-
-/// Notices that wait for the hub.
-pub(crate) const NOTICES: usize = 8_192;
 
 /// What a gateway lends, as the other one hears of it.
 pub(super) fn lease_notice(network: Network, Lease { segments, as_of }: Lease) -> Notice {
@@ -44,13 +37,6 @@ pub(super) fn lease_notice(network: Network, Lease { segments, as_of }: Lease) -
 pub(crate) const fn bytes_of_others(leased_networks: usize, subscribers: usize) -> usize {
     let known = Seats::most_bytes() + Networks::bytes_held_elsewhere() + Leases::bytes_borrowed(leased_networks);
     known.saturating_add(adoption::most_bytes(subscribers))
-}
-
-/// The publisher's clock.
-impl PacketClock for Published {
-    fn now(&self) -> Timestamp {
-        Self::now(self)
-    }
 }
 
 /// What the publisher has of other gateways.

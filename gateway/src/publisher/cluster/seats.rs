@@ -1,6 +1,6 @@
 //! Which gateway each host is subscribed at, of the other gateways: its seat.
 //!
-//! A gateway names the addresses of its hosts as they come and go, and all of them again every [`AGAIN`]. One that was not named for
+//! A gateway names the addresses of its hosts as they come and go, and all of them again every [`SEATS_AGAIN`]. One that was not named for
 //! [`HEARD`] has no seat.
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,8 +10,6 @@ use spand_core::memory::hashed;
 use spand_core::sharing::{GatewayId, TapId};
 use spand_proto::units::{Micros, Timestamp};
 
-/// How often a gateway names all its hosts.
-pub(crate) const AGAIN: Micros = Micros::from_secs(20);
 /// Two of those may be lost.
 const HEARD: Micros = Micros::from_secs(65);
 /// Addresses of other gateways' hosts. At the limit starts of a further one are not handed on, counted.

@@ -16,6 +16,7 @@ use spand_core::estimate::NoEstimate;
 use spand_core::event::Withdrawal;
 use spand_core::flow::sample_rate::SampleRate;
 use spand_core::memory::{boxed, treed};
+use spand_core::sharing::HeldBack;
 use spand_core::window::bucket::LimitCounts;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
@@ -24,7 +25,7 @@ use spand_proto::no_estimate::Outcomes;
 use spand_proto::units::{Micros, Segments, Timestamp, Window};
 
 pub(super) use self::retreats::Judged;
-use super::cluster::{Division, HeldBack};
+use super::cluster::Division;
 use super::config::PublisherConfig;
 use super::retreat::{Clients, Comparisons, Retreat};
 

@@ -5,15 +5,15 @@
 use std::net::IpAddr;
 
 use spand_core::memory::treed;
+use spand_core::sharing::HeldBack;
 use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
 use spand_proto::start::DEFAULT_INITIAL_WINDOW;
 use spand_proto::units::Timestamp;
 
 use super::{Entry, Networks, Put};
-use crate::publisher::cluster::HeldBack;
 use crate::publisher::config::PublisherConfig;
-use crate::publisher::retreat::{Displaced, FirstFlight, Retreat, Transfer, Verdict, client_network};
+use crate::publisher::retreat::{Displaced, FirstFlight, Retreat, Transfer, Verdict, client_network, is_over};
 
 /// Networks that are not known here and held back elsewhere. At the limit a further one is held back once its own hosts lose.
 const HELD_ELSEWHERE: usize = 4_096;
@@ -167,7 +167,7 @@ impl Networks {
 
     fn wait_for_network(&mut self, held: &HeldBack, now: Timestamp) {
         if self.held_elsewhere.len() >= HELD_ELSEWHERE {
-            self.held_elsewhere.retain(|_, held| !held.is_over(now));
+            self.held_elsewhere.retain(|_, held| !is_over(held, now));
         }
         if self.held_elsewhere.len() < HELD_ELSEWHERE {
             self.held_elsewhere.insert(held.network, *held);

@@ -9,6 +9,7 @@
 
 mod clients;
 mod shared;
+pub(in crate::publisher) use self::shared::is_over;
 mod slower;
 
 use std::collections::VecDeque;

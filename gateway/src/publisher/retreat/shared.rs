@@ -3,11 +3,11 @@
 //! The harshest is in force: the least cap, and the latest end of a withdrawal. Each gateway then lets it grow by the transfers that its
 //! own hosts report, and ends it by itself. Retreats of single addresses stay where they are: clients' addresses leave no gateway.
 
+use spand_core::sharing::HeldBack;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
 use super::{FORGET, Held, Retreat, TWICE};
-use crate::publisher::cluster::HeldBack;
 
 impl Retreat {
     /// What other gateways have to know of it.
@@ -20,7 +20,7 @@ impl Retreat {
     pub(in crate::publisher) fn join(&mut self, other: &HeldBack, now: Timestamp) -> bool {
         // Clocks differ a little; no retreat lasts longer for one that is ahead.
         let halved = other.halved.min(now);
-        if other.is_over(now) {
+        if is_over(other, now) {
             return false;
         }
         let withdrawn = other.withdrawn.map(|until| until.min(now.after(TWICE))).filter(|until| *until > now);
@@ -43,9 +43,7 @@ impl Retreat {
     }
 }
 
-impl HeldBack {
-    /// Whether it holds nothing back any more.
-    pub(in crate::publisher) fn is_over(&self, now: Timestamp) -> bool {
-        self.halved.after(FORGET) <= now
-    }
+/// Whether it holds nothing back any more.
+pub(in crate::publisher) fn is_over(held: &HeldBack, now: Timestamp) -> bool {
+    held.halved.after(FORGET) <= now
 }

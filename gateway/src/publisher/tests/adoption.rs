@@ -1,6 +1,6 @@
 //! A host that comes from another gateway of the cluster: what lives on, and what it is sent before the pages of the snapshot.
 
-use spand_core::sharing::GatewayId;
+use spand_core::sharing::{GatewayId, HeldBack, Notice};
 use spand_proto::contract::Cluster;
 
 use super::*;

@@ -1,7 +1,7 @@
 //! What publishers of a cluster take from each other.
 
 use spand_core::event::Established;
-use spand_core::sharing::{GatewayId, TapId};
+use spand_core::sharing::{Addressed, GatewayId, HeldBack, Notice, TapId};
 use spand_proto::no_estimate::Outcomes;
 use spand_proto::units::Segments;
 use tokio::sync::mpsc;
@@ -15,7 +15,7 @@ const OF_OTHER: GatewayId = GatewayId(2);
 /// A publisher with an estimate of the first network, and what it has others know.
 fn sharing() -> (Published, SetClock, mpsc::Receiver<Addressed>) {
     let (published, clock) = publisher(PublisherConfig::default());
-    let (sender, notices) = mpsc::channel(NOTICES);
+    let (sender, notices) = mpsc::channel(8_192);
     published.share_by(sender);
     apply(&published, [Event::estimate(estimate(1, SHARE, 0))]);
     (published, clock, notices)

@@ -7,6 +7,8 @@ mod in_use;
 mod pace;
 mod property;
 mod retreats;
+#[cfg(feature = "share")]
+mod sharing;
 mod turns;
 
 use std::collections::BTreeMap;

@@ -20,7 +20,7 @@ use super::order::Order;
 use super::queue::{FrameBatch, Taken};
 use super::shedding::Shedding;
 use crate::publisher::{Batch, Published};
-use crate::share::EngineEnd;
+use crate::sharing::EngineEnd;
 use crate::store::StoreWriter;
 
 /// How far the engine's time stays behind the clock when no packets come: what the kernel or a capture thread still holds

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use spand_core::config::EngineConfig;
 use spand_core::engine::Engine;
 use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
-use spand_gateway::share::format::BatchWriter;
 use spand_proto::units::{Micros, Timestamp};
+use spand_share::format::BatchWriter;
 
 use super::{Programs, Row, Size};
 use crate::cluster::gateway::{Gateway, Metrics, Setup, grpc, port};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use spand_core::sharing::GatewayId;
-use spand_gateway::share::nats::NatsConfig;
+use spand_share::nats::NatsConfig;
 
 use super::{Programs, Row, Size};
 use crate::cluster::offer::{Offer, Offered};

@@ -1,0 +1,197 @@
+//! Several gateways that estimate from what all of them saw: who one is, and the pseudonyms under which clients leave it.
+
+mod notice;
+
+use std::hash::Hasher;
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::IpNet;
+use siphasher::sip::SipHasher24;
+
+pub use self::notice::{Addressed, HeldBack, Notice, SEATS_AGAIN, StartSeen};
+use crate::flow::sample::ConnectionId;
+use crate::wire::segment::Segment;
+
+/// Most gateways of a cluster, and the largest number of one. A bucket of a network has room for a cell of each.
+pub const MOST_GATEWAYS: u16 = 64;
+
+/// The number of a gateway among those that share.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct GatewayId(pub u16);
+
+/// The tap whose packets a gateway sees. Gateways of a mirror group see the packets of one tap: of what they hold of a network and a
+/// bucket one counts, and what gateways of different taps hold is added up.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TapId(pub u32);
+
+impl TapId {
+    /// Mirror groups are numbered from here on, above gateways.
+    const GROUPS: u32 = 1 << 16;
+
+    /// The tap that is one gateway's alone.
+    pub fn of_gateway(GatewayId(gateway): GatewayId) -> Self {
+        Self(gateway.into())
+    }
+
+    /// The tap of a mirror group.
+    pub fn of_group(group: u16) -> Self {
+        Self(Self::GROUPS + u32::from(group))
+    }
+
+    /// Its mirror group; `None` where it is one gateway's alone.
+    pub fn group(self) -> Option<u16> {
+        u16::try_from(self.0.checked_sub(Self::GROUPS)?).ok()
+    }
+
+    /// Whether this gateway may have it: its own, or that of a group. Otherwise one could put its cells in the place of another's.
+    pub fn may_be_of(self, gateway: GatewayId) -> bool {
+        self.0 >= Self::GROUPS || self == Self::of_gateway(gateway)
+    }
+}
+
+/// How an engine shares.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sharing {
+    /// Which gateway it belongs to.
+    pub gateway: GatewayId,
+    /// Whose packets it sees.
+    pub tap: TapId,
+    /// What makes pseudonyms: the same for all gateways.
+    pub pseudonyms: Pseudonyms,
+}
+
+/// Makes pseudonyms under a key: one address has the same one at every gateway with the key, and without the key nobody finds the address.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub struct Pseudonyms {
+    key: [u8; 16],
+}
+
+impl std::fmt::Debug for Pseudonyms {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pseudonyms")
+    }
+}
+
+/// The upper half of every pseudonym: the discard-only block of RFC 6666, from which nobody sends.
+const DISCARD_ONLY: u128 = 0x0100 << 112;
+/// Bits of a connection's number that come from its hash: far below [`crate::window`]'s limit for numbers.
+const CONNECTION_BITS: u32 = 61;
+
+/// Most bytes that are hashed at once: what stands for a kind, two ends, and a sequence number.
+const MOST_HASHED: usize = 48;
+
+impl Pseudonyms {
+    /// Under this key.
+    pub fn new(key: [u8; 16]) -> Self {
+        Self { key }
+    }
+
+    /// The hash of `parts`, one after the other. They are put together first: the hasher takes a few long pieces for less than many
+    /// short ones, and there is one of these for every connection.
+    fn hash<const N: usize>(&self, parts: [&[u8]; N]) -> u64 {
+        let (mut all, mut end) = ([0; MOST_HASHED], 0);
+        for part in parts {
+            let room = all.get_mut(end..end + part.len());
+            debug_assert!(room.is_some(), "{end} bytes and {} more", part.len());
+            if let Some(room) = room {
+                room.copy_from_slice(part);
+                end += part.len();
+            }
+        }
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(all.get(..end).unwrap_or_default());
+        hasher.finish()
+    }
+
+    /// The pseudonym of a remote address, an address itself.
+    pub fn address(&self, address: IpAddr) -> IpAddr {
+        Self::of_hash(self.hash([&[0], &bytes_of(address)]))
+    }
+
+    /// The pseudonym with this hash.
+    pub fn of_hash(hash: u64) -> IpAddr {
+        IpAddr::V6(Ipv6Addr::from_bits(DISCARD_ONLY | u128::from(hash)))
+    }
+
+    /// The hash in a pseudonym; `None` where the address is none.
+    pub fn hash_of(pseudonym: IpAddr) -> Option<u64> {
+        let IpAddr::V6(address) = pseudonym else { return None };
+        let bits = address.to_bits();
+        (bits >> 64 == DISCARD_ONLY >> 64).then_some(u64::try_from(bits & u128::from(u64::MAX)).unwrap_or_default())
+    }
+
+    /// The number of the connection that `first` is the first segment of: the same at every gateway that sees the same packets, and the
+    /// order of numbers has nothing to do with which connection came first.
+    pub(crate) fn connection(&self, first: &Segment) -> ConnectionId {
+        let [source, destination] =
+            [first.source, first.destination].map(|end| (bytes_of(end.address), end.port.to_be_bytes()));
+        let hash = self.hash([&[1], &source.0, &source.1, &destination.0, &destination.1, &first.seq.to_be_bytes()]);
+        ConnectionId(hash >> (u64::BITS - CONNECTION_BITS))
+    }
+}
+
+/// A number for a list of prefixes, the same for equal lists on every machine: gateways whose lists differ make different networks.
+pub fn fingerprint(prefixes: &[IpNet]) -> u64 {
+    let mut prefixes: Vec<_> = prefixes
+        .iter()
+        .map(|prefix| (bytes_of(prefix.network()), prefix.prefix_len(), prefix.addr().is_ipv4()))
+        .collect();
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    let mut hasher = SipHasher24::new();
+    for (address, length, is_ipv4) in prefixes {
+        hasher.write(&address);
+        hasher.write(&[length, u8::from(is_ipv4)]);
+    }
+    hasher.finish()
+}
+
+fn bytes_of(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_prefixes_have_one_number_in_any_order_and_others_another() {
+        let of = |prefixes: &[&str]| {
+            let prefixes: Vec<IpNet> = prefixes.iter().map(|prefix| prefix.parse().unwrap()).collect();
+            fingerprint(&prefixes)
+        };
+        let number = of(&["192.0.2.0/24", "2001:db8::/32"]);
+        assert_eq!(of(&["2001:db8::/32", "192.0.2.0/24", "192.0.2.0/24"]), number);
+        assert_ne!(of(&["192.0.2.0/25", "2001:db8::/32"]), number);
+        assert_ne!(of(&["0.0.0.0/0"]), of(&["::ffff:0:0/0"]));
+        assert_eq!(of(&[]), 0x1e92_4b9d_7377_00d7, "SipHash-2-4 of nothing under the key zero, on every machine");
+    }
+
+    #[test]
+    fn parts_are_hashed_as_one_after_the_other_up_to_the_longest() {
+        let pseudonyms = Pseudonyms::new([7; 16]);
+        let (kind, ends, sequence) = ([1; 1], [2; 36], [3; 11]);
+        let mut hasher = SipHasher24::new_with_key(&[7; 16]);
+        for part in [&kind[..], &ends, &sequence] {
+            hasher.write(part);
+        }
+        assert_eq!(pseudonyms.hash([&kind, &ends, &sequence]), hasher.finish());
+        assert_eq!(kind.len() + ends.len() + sequence.len(), MOST_HASHED);
+    }
+
+    #[test]
+    fn a_pseudonym_is_the_same_under_one_key_and_another_one_under_another() {
+        let (one, other) = (Pseudonyms::new([7; 16]), Pseudonyms::new([8; 16]));
+        let address = IpAddr::from([192, 0, 2, 1]);
+        assert_eq!(one.address(address), Pseudonyms::new([7; 16]).address(address));
+        assert_ne!(one.address(address), other.address(address));
+        assert_ne!(one.address(address), one.address([192, 0, 2, 2].into()));
+        let hash = Pseudonyms::hash_of(one.address(address)).unwrap();
+        assert_eq!(Pseudonyms::of_hash(hash), one.address(address));
+        assert_eq!(Pseudonyms::hash_of(address), None);
+        assert_eq!(Pseudonyms::hash_of("2001:db8::1".parse().unwrap()), None);
+    }
+}

@@ -1,0 +1,569 @@
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+
+use ipnet::IpNet;
+use proptest::prelude::*;
+use spand_core::config::WindowConfig;
+use spand_core::event::Trigger;
+use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
+use spand_core::flow::sample_rate::SampleRate;
+use spand_core::sharing::{Pseudonyms, Sharing};
+use spand_core::window::bucket::{Bucket, Contribution, LimitCounts, QueueSum, RemoteRtt, RttSum, Source};
+use spand_core::window::cells::Digest;
+use spand_core::window::live::SenderId;
+use spand_core::window::table::NetworkTable;
+use spand_proto::estimate::RuleKind;
+use spand_proto::units::{Bytes, Timestamp, Window};
+use strum::VariantArray;
+
+use super::*;
+use spand_core::sharing::{HeldBack, Notice, StartSeen};
+
+mod notices;
+
+const GATEWAY: GatewayId = GatewayId(7);
+const TAP: TapId = TapId(70_000);
+const BUCKET: Micros = Micros::from_secs(10);
+const INDEX: u64 = 176_000_000;
+const START: u64 = INDEX * 10_000_000_000;
+
+fn writer() -> BatchWriter {
+    BatchWriter::new(GATEWAY, TAP, BUCKET)
+}
+
+fn pseudonym(address: impl Into<IpAddr>) -> IpAddr {
+    Pseudonyms::new([3; 16]).address(address.into())
+}
+
+fn window() -> impl Strategy<Value = Window> {
+    (0.0..1e12).prop_map(|bytes: f64| Window::from_bytes(bytes).unwrap())
+}
+
+prop_compose! {
+    fn contribution(index: u64)(
+        source: Option<(u64, u64)>,
+        counts: (u32, u32, u32),
+        sums in (0.0..1e15, 0.0..1e15, 0.0..1e30),
+        mss: u64,
+        largest_bound in prop::option::of(window()),
+        carried in prop::option::of(window()),
+        queued in prop::option::of((1u32.., 0.0..1e15, 0.0..1e30)),
+    ) -> Contribution {
+        let source = source.map(|(hash, connection)| Source { remote: Pseudonyms::of_hash(hash), connection: ConnectionId(connection) });
+        Contribution {
+            bucket: index,
+            source,
+            samples: counts.0,
+            loss_samples: counts.1,
+            sum_bytes: sums.0,
+            loss_bytes: sums.1,
+            squares: sums.2,
+            carried,
+            mss: Bytes(mss),
+            queued: queued.map_or_else(QueueSum::default, |(losses, bytes, squares)| QueueSum { losses, bytes, squares }),
+            lower_bounds: counts.2,
+            largest_bound,
+        }
+    }
+}
+
+prop_compose! {
+    fn bucket(index: u64)(count: u64, min: Option<u64>, sum: u64, counts: (u32, u32, u32, u32)) -> Bucket {
+        let rtt = RttSum { count, min: min.map(Micros), sum: Micros(sum) };
+        let (losses, window_limited, receiver_limited, application_limited) = counts;
+        Bucket { index, rtt, losses, window_limited, receiver_limited, application_limited, ..Bucket::default() }
+    }
+}
+
+prop_compose! {
+    fn any_network()(address: IpAddr, len in 0u8..=128) -> Network {
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        Network::new(IpNet::new(address, len.min(most)).unwrap())
+    }
+}
+
+/// A cell of a bucket of `nanos`: every moment lies in it.
+fn cell(gateway: GatewayId, tap: TapId, nanos: u64) -> impl Strategy<Value = Cell> {
+    (0..u64::MAX / nanos).prop_flat_map(move |index| {
+        let moment = (0..nanos).prop_map(move |offset| Timestamp(index * nanos + offset));
+        let moment = move || prop::option::of(moment.clone());
+        let rtts = prop::collection::vec(any::<(u64, u64, u64)>(), 0..=16);
+        let parts = (bucket(index), prop::collection::vec(contribution(index), 0..=MOST_CONTRIBUTIONS), rtts);
+        (parts, (moment(), moment(), moment()), 1..=256u16, any::<(u32, u32)>()).prop_map(
+            move |((bucket, contributions, rtts), moments, followed, parallel)| Cell {
+                gateway,
+                tap,
+                as_of: moments.0.unwrap_or(Timestamp((index + 1) * nanos)),
+                bucket,
+                contributions,
+                rtts: rtts.into_iter().map(|(hash, count, sum)| round_trips(index, hash, count, sum)).collect(),
+                followed: SampleRate::of_256(followed),
+                parallel: parallel.0,
+                parallel_at_samples: parallel.1,
+                newest_sample: moments.1,
+                raised: moments.2,
+            },
+        )
+    })
+}
+
+fn round_trips(bucket: u64, hash: u64, count: u64, sum: u64) -> RemoteRtt {
+    RemoteRtt { bucket, remote: Pseudonyms::of_hash(hash), count, sum: Micros(sum) }
+}
+
+fn batch() -> impl Strategy<Value = Batch> {
+    (any::<(u16, u32)>(), 1..=u64::MAX / 2_000).prop_flat_map(|((gateway, tap), bucket)| {
+        let (gateway, tap) = (GatewayId(gateway), TapId(tap));
+        let cells = prop::collection::vec((any_network(), cell(gateway, tap, bucket * 1_000)), 0..4);
+        cells.prop_map(move |cells| Batch { gateway, tap, bucket: Micros(bucket), cells })
+    })
+}
+
+fn written(batch: &Batch) -> Vec<u8> {
+    let mut writer = BatchWriter::new(batch.gateway, batch.tap, batch.bucket);
+    for (network, cell) in &batch.cells {
+        assert!(writer.add(*network, cell));
+    }
+    assert_eq!((writer.len(), writer.is_empty()), (batch.cells.len(), batch.cells.is_empty()));
+    writer.finish()
+}
+
+prop_compose! {
+    fn member()(
+        numbers: (u16, u32, u64, u64, u32, u64, u64),
+        digests in prop::collection::vec(any::<(u64, u32, u64)>(), 0..5),
+        name in "\\PC{0,60}",
+        version in "[0-9a-z.+-]{0,64}",
+        rule in prop::sample::select(RuleKind::VARIANTS),
+        formats: (u8, u8),
+        address in prop::option::of("[0-9a-z.:-]{0,253}"),
+    ) -> Member {
+        let (gateway, tap, instance, bucket, buckets, prefixes, clock) = numbers;
+        Member {
+            gateway: GatewayId(gateway),
+            tap: TapId(tap),
+            instance,
+            name,
+            version,
+            bucket: Micros(bucket),
+            buckets,
+            rule,
+            prefixes,
+            formats,
+            clock: Timestamp(clock),
+            digests: digests.into_iter().map(|(index, cells, hash)| (index, Digest { cells, hash })).collect(),
+            address,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_batch_comes_back(batch in batch()) {
+        prop_assert_eq!(read_batch(&written(&batch)), Ok(batch));
+    }
+
+    #[test]
+    fn any_member_comes_back(member in member()) {
+        prop_assert_eq!(read_member(&write_member(&member)), Ok(member));
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let with = |kind: Kind| [&[FORMAT, kind as u8], &bytes[..]].concat();
+        for message in [bytes.clone(), with(Kind::Cells), with(Kind::Member), with(Kind::Notices), with(Kind::Again)] {
+            if let Ok(buckets) = read_again(&message) {
+                prop_assert_eq!(read_again(&write_again(&buckets)), Ok(buckets));
+            }
+            if let Ok(batch) = read_batch(&message) {
+                prop_assert!(batch.cells.len() <= message.len() / cell::LEAST);
+            }
+            if let Ok(notices) = read_notices(&message) {
+                prop_assert_eq!(read_notices(&write_notices(&notices)), Ok(notices));
+            }
+            if let Ok(member) = read_member(&message) {
+                prop_assert_eq!(read_member(&write_member(&member)), Ok(member));
+            }
+        }
+    }
+
+    /// What is read of a damaged message can be written, and is the same then.
+    #[test]
+    fn damage_is_refused_or_gives_another_batch(batch in batch(), at: prop::sample::Index, mask in 1u8..) {
+        let mut bytes = written(&batch);
+        *at.get_mut(&mut bytes) ^= mask;
+        if let Ok(batch) = read_batch(&bytes) {
+            // Bytes and not cells: some fractions are not equal to themselves.
+            let again = written(&batch);
+            prop_assert_eq!(written(&read_batch(&again).unwrap()), again);
+        }
+    }
+}
+
+proptest! {
+    // Each case is thousands of messages.
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn a_message_that_is_cut_or_goes_on_is_refused(batch in batch(), member in member()) {
+        let (mut batch, mut member) = (written(&batch), write_member(&member));
+        for cut in 0..batch.len() {
+            prop_assert!(read_batch(&batch[..cut]).is_err(), "{} of {}", cut, batch.len());
+        }
+        for cut in 0..member.len() {
+            prop_assert!(read_member(&member[..cut]).is_err(), "{} of {}", cut, member.len());
+        }
+        batch.push(0);
+        member.push(0);
+        prop_assert_eq!(read_batch(&batch), Err(FormatError::Nonsense));
+        prop_assert_eq!(read_member(&member), Err(FormatError::Nonsense));
+    }
+
+    #[test]
+    fn a_batch_fills_up_to_the_limit_and_not_beyond(cells in prop::collection::vec(cell(GATEWAY, TAP, 10_000_000_000), 1..5)) {
+        let network = "2001:db8::/48".parse().unwrap();
+        let (mut writer, mut last) = (writer(), 0);
+        let one = |cell: &Cell| {
+            let mut alone = self::writer();
+            assert!(alone.add(network, cell));
+            alone.finish().len()
+        };
+        let refused = loop {
+            let cell = &cells[last % cells.len()];
+            if !writer.add(network, cell) {
+                break one(cell);
+            }
+            last += 1;
+        };
+        prop_assert_eq!(writer.len(), last);
+        let message = writer.finish();
+        prop_assert!(message.len() <= MESSAGE_BYTES && message.len() + refused > MESSAGE_BYTES - HEADER_BYTES);
+        let read = read_batch(&message).unwrap().cells;
+        prop_assert!(read.iter().map(|(_, cell)| cell).eq(cells.iter().cycle().take(last)));
+    }
+}
+
+/// A small cell with a sample of a connection to `remote`, and round trips to it.
+fn cell_to(remote: IpAddr) -> Cell {
+    let contribution = Contribution {
+        bucket: INDEX,
+        source: Some(Source { remote, connection: ConnectionId(5) }),
+        samples: 2,
+        loss_samples: 1,
+        sum_bytes: 20_000.0,
+        loss_bytes: 9_000.0,
+        squares: 2e8,
+        carried: Window::from_bytes(11_000.0),
+        mss: Bytes(1_000),
+        queued: QueueSum::default(),
+        lower_bounds: 0,
+        largest_bound: None,
+    };
+    let rtt = RttSum { count: 2, sum: Micros(40_000), min: Some(Micros(19_000)) };
+    Cell {
+        gateway: GATEWAY,
+        tap: TAP,
+        as_of: Timestamp(START + 5),
+        bucket: Bucket { index: INDEX, rtt, losses: 1, ..Bucket::default() },
+        contributions: vec![contribution],
+        rtts: vec![RemoteRtt { bucket: INDEX, remote, count: 2, sum: Micros(40_000) }],
+        followed: SampleRate::ALL,
+        parallel: 2,
+        parallel_at_samples: 1,
+        newest_sample: Some(Timestamp(START)),
+        raised: None,
+    }
+}
+
+fn network() -> Network {
+    "203.0.113.0/24".parse().unwrap()
+}
+
+fn refused(cell: &Cell) -> Unwritable {
+    let mut writer = writer();
+    assert!(writer.add(network(), &cell_to(pseudonym([192, 0, 2, 1]))));
+    let before = writer.cells.bytes.clone();
+    let why = writer.try_add(network(), cell).unwrap_err();
+    assert_eq!((writer.len(), writer.cells.bytes), (1, before), "nothing of it stays");
+    why
+}
+
+#[test]
+fn an_address_of_a_client_is_never_written() {
+    for address in ["192.0.2.77", "2001:db8::4d", "::ffff:192.0.2.77", "100:0:0:1::4d", "::"] {
+        let address: IpAddr = address.parse().unwrap();
+        let named = pseudonym([192, 0, 2, 1]);
+        let mut at_source = cell_to(address);
+        at_source.rtts.clear();
+        let mut at_round_trips = cell_to(named);
+        at_round_trips.rtts.push(RemoteRtt { bucket: INDEX, remote: address, count: 1, sum: Micros(1) });
+        for cell in [cell_to(address), at_source, at_round_trips] {
+            assert_eq!(refused(&cell), Unwritable::Address, "{address}");
+        }
+    }
+    let bytes = [192, 0, 2, 77];
+    let mut writer = writer();
+    assert!(writer.add(network(), &cell_to(pseudonym(bytes))));
+    let message = writer.finish();
+    let hash = Pseudonyms::hash_of(pseudonym(bytes)).unwrap().to_le_bytes();
+    let times = |bytes: &[u8]| message.windows(bytes.len()).filter(|window| *window == bytes).count();
+    assert_eq!((times(&hash), times(&bytes), times(&[192, 0, 2])), (2, 0, 0));
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "Address")]
+fn a_debug_build_stops_at_an_address_of_a_client() {
+    writer().add(network(), &cell_to([192, 0, 2, 77].into()));
+}
+
+#[test]
+fn a_cell_that_contradicts_its_batch_is_not_written() {
+    let sound = || cell_to(pseudonym([192, 0, 2, 1]));
+    let change = |change: &dyn Fn(&mut Cell)| {
+        let mut cell = sound();
+        change(&mut cell);
+        refused(&cell)
+    };
+    assert_eq!(change(&|cell| cell.gateway = GatewayId(8)), Unwritable::OfAnother);
+    assert_eq!(change(&|cell| cell.tap = TapId(8)), Unwritable::OfAnother);
+    assert_eq!(change(&|cell| cell.contributions[0].bucket += 1), Unwritable::OtherBucket);
+    assert_eq!(change(&|cell| cell.rtts[0].bucket -= 1), Unwritable::OtherBucket);
+    assert_eq!(change(&|cell| cell.as_of = Timestamp(START - 1)), Unwritable::Times);
+    assert_eq!(change(&|cell| cell.as_of.0 += 10_000_000_000), Unwritable::Times);
+    assert_eq!(change(&|cell| cell.newest_sample = Some(Timestamp(START - 1))), Unwritable::Times);
+    assert_eq!(change(&|cell| cell.raised = Some(Timestamp(START + 10_000_000_000))), Unwritable::Times);
+    assert_eq!(change(&|cell| cell.bucket.index = u64::MAX), Unwritable::Times);
+    let many = |cell: &mut Cell| cell.contributions = vec![cell.contributions[0].clone(); 2_000];
+    assert_eq!(change(&many), Unwritable::TooLarge);
+}
+
+#[test]
+fn a_cell_with_more_parts_than_any_gateway_writes_is_refused() {
+    let read = |contributions: usize, rtts: usize| {
+        let mut cell = cell_to(pseudonym([192, 0, 2, 1]));
+        cell.contributions = vec![cell.contributions[0].clone(); contributions];
+        cell.rtts = vec![cell.rtts[0]; rtts];
+        let mut writer = writer();
+        assert!(writer.add(network(), &cell));
+        read_batch(&writer.finish()).map(|batch| batch.cells.len())
+    };
+    assert_eq!(read(17, 16), Ok(1));
+    assert_eq!((read(18, 16), read(17, 17)), (Err(FormatError::Nonsense), Err(FormatError::Nonsense)));
+}
+
+#[test]
+fn the_smallest_cells_fill_a_batch() {
+    let cell = Cell {
+        contributions: Vec::new(),
+        rtts: Vec::new(),
+        bucket: Bucket::default(),
+        as_of: Timestamp(10_000_000_000),
+        newest_sample: None,
+        ..cell_to([0; 4].into())
+    };
+    let mut writer = writer();
+    while writer.add("0.0.0.0/0".parse().unwrap(), &cell) {}
+    assert_eq!(writer.len(), (MESSAGE_BYTES - HEADER_BYTES) / cell::LEAST);
+    let cells = writer.len();
+    assert_eq!(read_batch(&writer.finish()).unwrap().cells.len(), cells);
+}
+
+#[test]
+fn a_format_of_another_release_is_refused_by_name() {
+    let member = Member { name: "gateway-1".to_owned(), ..plain_member() };
+    let (mut batch, mut member) = (writer().finish(), write_member(&member));
+    for format in [0, 1, 255] {
+        (batch[0], member[0]) = (format, format);
+        assert_eq!(read_batch(&batch), Err(FormatError::Unknown(format)));
+        assert_eq!(read_member(&member), Err(FormatError::Unknown(format)));
+    }
+    assert_eq!(FormatError::Unknown(1).to_string(), "the message has format 1, and this gateway reads format 2");
+    assert!(FORMATS_READ.contains(&FORMAT) && FORMATS_READ.iter().all(|format| FORMAT - format <= 1));
+}
+
+#[test]
+fn a_message_of_another_kind_or_length_is_refused() {
+    let (batch, member) = (writer().finish(), write_member(&plain_member()));
+    assert_eq!(read_batch(&member), Err(FormatError::Misplaced));
+    assert_eq!(read_member(&batch), Err(FormatError::Misplaced));
+    assert_eq!(read_batch(&[FORMAT, 9]), Err(FormatError::Nonsense));
+    assert_eq!((read_batch(&[]), read_member(&[])), (Err(FormatError::Truncated), Err(FormatError::Truncated)));
+    let long = [&batch[..], &vec![0; MESSAGE_BYTES]].concat();
+    assert_eq!(read_batch(&long), Err(FormatError::TooLong));
+    assert_eq!(read_member(&[FORMAT, 2].repeat(MESSAGE_BYTES)), Err(FormatError::TooLong));
+}
+
+#[test]
+fn counts_that_the_message_cannot_hold_allocate_nothing() {
+    let mut out = begun(Kind::Cells);
+    out.bytes.extend([7, 1, 1]);
+    let head = out.bytes.clone();
+    out.whole(u64::MAX);
+    assert_eq!(read_batch(&out.bytes), Err(FormatError::Truncated));
+    // A cell of 0.0.0.0/0 with that many contributions, and with that many round trips.
+    for lists in [&[][..], &[0][..]] {
+        let mut out = Writer { bytes: head.clone() };
+        out.bytes.extend([1, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        out.bytes.extend_from_slice(lists);
+        out.whole(u64::MAX >> 1);
+        out.bytes.extend([0; 40]);
+        assert_eq!(read_batch(&out.bytes), Err(FormatError::Truncated));
+    }
+}
+
+#[test]
+fn a_network_is_written_in_one_way() {
+    let with = |network: &[u8]| {
+        let mut out = begun(Kind::Cells);
+        out.bytes.extend([7, 1, 1, 1]);
+        out.bytes.extend_from_slice(network);
+        out.bytes.extend([0; 14]);
+        read_batch(&out.bytes).map(|batch| batch.cells[0].0.to_string())
+    };
+    assert_eq!(with(&[4, 25, 192, 0, 2, 128]), Ok("192.0.2.128/25".to_owned()));
+    assert_eq!(with(&[4, 0]), Ok("0.0.0.0/0".to_owned()));
+    assert_eq!(with(&[6, 17, 0x20, 0x01, 0x80]), Ok("2001:8000::/17".to_owned()));
+    let mapped = [&[6, 120][..], &[0; 10], &[255, 255, 192, 0, 2]].concat();
+    for wrong in [&[4, 25, 192, 0, 2, 129][..], &[4, 33, 192, 0, 2, 1, 0], &[6, 129], &[5, 0], &mapped] {
+        assert_eq!(with(wrong), Err(FormatError::Nonsense), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_moment_lies_in_its_bucket_and_a_bucket_in_time() {
+    let with = |bucket: u64, index: u64, presence: u8, offset: u64| {
+        let mut out = begun(Kind::Cells);
+        out.bytes.extend([7, 1]);
+        out.whole(bucket);
+        out.bytes.extend([1, 4, 0]);
+        out.whole(index);
+        out.byte(presence);
+        if presence > 0 {
+            out.whole(offset);
+        }
+        out.bytes.extend([0; 12]);
+        read_batch(&out.bytes).map(|batch| batch.cells[0].1.clone())
+    };
+    for presence in [1, 2, 4] {
+        let cell = with(1, 3, presence, 999).unwrap();
+        let open = if presence == 1 { 3_999 } else { 4_000 };
+        let moment = |presence_of: u8| (presence == presence_of).then_some(Timestamp(3_999));
+        assert_eq!((cell.as_of, cell.newest_sample, cell.raised), (Timestamp(open), moment(2), moment(4)));
+        assert_eq!(with(1, 3, presence, 1_000), Err(FormatError::Nonsense));
+        assert_eq!(with(1, 3, presence, u64::MAX), Err(FormatError::Nonsense));
+    }
+    assert_eq!(with(1, 3, 8, 0), Err(FormatError::Nonsense));
+    assert_eq!(with(0, 3, 0, 0), Err(FormatError::Nonsense));
+    assert_eq!(with(u64::MAX, 0, 0, 0), Err(FormatError::Nonsense));
+    assert_eq!(with(1, u64::MAX / 1_000, 0, 0), Err(FormatError::Nonsense));
+    assert_eq!(with(1, u64::MAX / 1_000 - 1, 0, 0).map(|cell| cell.as_of.0), Ok(u64::MAX / 1_000 * 1_000));
+}
+
+fn plain_member() -> Member {
+    Member {
+        gateway: GATEWAY,
+        tap: TAP,
+        instance: 1,
+        name: String::new(),
+        version: String::new(),
+        bucket: BUCKET,
+        buckets: 30,
+        rule: RuleKind::Robust,
+        prefixes: 0,
+        formats: (FORMAT, FORMAT),
+        clock: Timestamp(0),
+        digests: Vec::new(),
+        address: None,
+    }
+}
+
+#[test]
+fn texts_of_a_member_are_short_and_printable() {
+    let member = Member {
+        name: format!("a\u{1b}[2J{}", "ä".repeat(200)),
+        version: "1".repeat(100),
+        address: Some("2".repeat(300)),
+        ..plain_member()
+    };
+    let read = read_member(&write_member(&member)).unwrap();
+    assert_eq!(read.name, format!("a[2J{}", "ä".repeat(124)), "253 bytes would end within a character");
+    assert_eq!((read.version.len(), read.address.map(|address| address.len())), (64, Some(253)));
+
+    // The name's length is the byte after gateway, tap and instance; the version's follows.
+    let sound = write_member(&Member { name: "ab".to_owned(), ..plain_member() });
+    let place = 2 + 1 + 3 + 8;
+    let with = |name: &[u8]| read_member(&[&sound[..place], name, &sound[place + 3..]].concat());
+    assert_eq!(with(&[2, b'a', b'c']).map(|member| member.name), Ok("ac".to_owned()));
+    assert_eq!(with(&[2, b'a', 0x1b]), Err(FormatError::Text));
+    assert_eq!(with(&[2, b'a', 0xff]), Err(FormatError::Text));
+    assert_eq!(with(&[&[0xfe, 1][..], &[b'a'; 254]].concat()), Err(FormatError::Text));
+    let rule = sound.windows(6).position(|window| window == b"robust").unwrap();
+    let other = [&sound[..rule], b"median", &sound[rule + 6..]].concat();
+    let error = read_member(&other).unwrap_err();
+    assert_eq!(error.to_string(), "the message names `median` as its rule, which this gateway does not have");
+}
+
+/// A table of networks that shares, with what `connections` to as many hosts show in a bucket; half of the samples are of losses.
+fn cells_of_a_table(connections: u8) -> Vec<(Network, Cell)> {
+    let sharing = Sharing { gateway: GATEWAY, tap: TAP, pseudonyms: Pseudonyms::new([3; 16]) };
+    let limit = NonZeroUsize::new(100).unwrap();
+    let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::Robust, 7).sharing(Some(sharing));
+    let at = |n: u64| Timestamp(START + n * 300_000_000);
+    for n in 0..40 {
+        let network = Network::of([198, 51, n, 0].into());
+        for connection in 0..connections {
+            let (remote, number) = (IpAddr::from([198, 51, n, connection]), u64::from(connection));
+            // A connection's number is the hash of its first segment.
+            let id = ConnectionId((u64::from(n) << 8 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 3);
+            for again in 0..2 {
+                let at = at(number + 10 * again);
+                let reason = if again == 0 { SampleReason::Loss } else { SampleReason::End };
+                let rtt = Micros(40_000 + number * 700 + again * 9_000);
+                table.add_rounds(
+                    network,
+                    at,
+                    remote,
+                    RttSum::of(rtt),
+                    LimitCounts { window: 3, ..LimitCounts::default() },
+                );
+                table.add(&WindowSample {
+                    at,
+                    network,
+                    remote,
+                    connection: id,
+                    window: Window::from_bytes(20_000.0 + 1_448.0 * f64::from(connection)).unwrap(),
+                    mss: Bytes(1_448),
+                    reason,
+                    sawtooth: Some(0.7),
+                    phase: Phase::CongestionAvoidance,
+                    transfer: Bytes(1_000_000),
+                    advised: false,
+                    rtt_min: Some(Micros(40_000)),
+                    rtt: Some(rtt),
+                });
+                if reason == SampleReason::Loss {
+                    table.add_loss(network, at, SenderId { connection: id, remote }, rtt);
+                }
+            }
+        }
+    }
+    table.take_cells();
+    table.expire(Timestamp(START + 10_000_000_000), usize::MAX);
+    table.take_cells()
+}
+
+#[test]
+fn cells_of_a_table_come_back_and_have_the_size_that_the_documentation_states() {
+    for (connections, stated) in [(1, 116), (4, 368), (16, 1_376)] {
+        let cells = cells_of_a_table(connections);
+        assert_eq!(cells.len(), 40);
+        assert!(cells.iter().all(|(_, cell)| cell.contributions.len() == usize::from(connections)));
+        let batch = Batch { gateway: GATEWAY, tap: TAP, bucket: BUCKET, cells };
+        let message = written(&batch);
+        let bytes = (message.len() - writer().finish().len()) / batch.cells.len();
+        println!("{connections} contributions: {bytes} bytes a cell, {} cells a message", MESSAGE_BYTES / bytes);
+        assert_eq!(read_batch(&message), Ok(batch));
+        assert!(bytes.abs_diff(stated) <= 2, "{bytes} instead of {stated}");
+    }
+}
