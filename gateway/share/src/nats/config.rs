@@ -1,6 +1,5 @@
-//! How a gateway reaches NATS: what is configured, and what of it cannot be.
+//! How a gateway reaches NATS. What is configured was checked by who read it.
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,15 +14,11 @@ use crate::exchange::MESSAGE_BYTES;
 
 /// Copies of a stream where nothing else is configured.
 pub const DEFAULT_REPLICAS: usize = 3;
-/// Most copies that NATS keeps.
-pub const MOST_REPLICAS: usize = 5;
 /// How long a stream keeps messages where nothing else is configured: a window of 300 s, and what is under way.
 pub const DEFAULT_WINDOW: Duration = Duration::from_secs(330);
 /// What a stream may hold where nothing else is configured.
 pub const DEFAULT_STREAM_BYTES: u64 = 1 << 30;
 
-/// Longest name of a cluster or a site.
-const NAME_CHARACTERS: usize = 64;
 /// Nobody answers for so long: not there.
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// The client gives a connection up at the third tick where nothing came since the first. Its default, 60 s, takes three minutes.
@@ -55,7 +50,7 @@ pub struct NatsConfig {
     pub login: Option<NatsLogin>,
     /// How it knows the servers, and they it.
     pub tls: Option<NatsTls>,
-    /// Copies of the stream where it is made here, 1 to [`MOST_REPLICAS`].
+    /// Copies of the stream where it is made here, 1 to 5.
     pub replicas: usize,
     /// How long it keeps messages where it is made here.
     pub window: Duration,
@@ -98,46 +93,6 @@ pub struct NatsIdentity {
     pub key: PathBuf,
 }
 
-/// Something that cannot be configured so.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum NatsConfigError {
-    /// No server.
-    #[error("no NATS server is named: name those of the site, such as tls://nats1.example.net:4222")]
-    NoServer,
-    /// No address of a server.
-    #[error("`{0}` is no address of a NATS server: write tls://host:4222 or nats://host:4222")]
-    Server(String),
-    /// A secret where everybody reads it.
-    #[error("the address of NATS server {0} has a user or password in it: they belong in settings of their own")]
-    SecretInServer(String),
-    /// A name that would break a subject.
-    #[error(
-        "`{name}` is no name of a {what}: it is part of NATS subjects, so write 1 to {NAME_CHARACTERS} letters, digits, `-` or `_`"
-    )]
-    Name {
-        /// Cluster or site.
-        what: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// More or fewer copies than NATS keeps.
-    #[error(
-        "{0} replicas of a NATS stream are not possible: 1 to {MOST_REPLICAS} are, and 3 survive the loss of a server"
-    )]
-    Replicas(usize),
-    /// A stream that keeps nothing.
-    #[error("a NATS stream that keeps messages for {0:?} in {1} bytes keeps nothing: both must be more than 0")]
-    NothingKept(Duration, u64),
-    /// A secret would cross the network in the clear.
-    #[error(
-        "the login to NATS server {0} would cross the network in the clear: use TLS, or a server on this machine's loopback"
-    )]
-    LoginInTheClear(String),
-    /// TLS, and nothing to know the server by.
-    #[error("NATS server {0} is reached by TLS, and there is no CA to know it by: name the file of its authority")]
-    NoCa(String),
-}
-
 impl NatsConfig {
     /// Without a login or TLS, with the usual stream.
     pub fn new(servers: Vec<String>, cluster: &str, site: &str, gateway: GatewayId) -> Self {
@@ -154,44 +109,11 @@ impl NatsConfig {
         }
     }
 
-    /// Whether it can be so. Reads no files.
-    pub fn check(&self) -> Result<(), NatsConfigError> {
-        self.addresses()?;
-        check_name("cluster", &self.cluster)?;
-        check_name("site", &self.site)?;
-        if !(1..=MOST_REPLICAS).contains(&self.replicas) {
-            return Err(NatsConfigError::Replicas(self.replicas));
-        }
-        if self.window.is_zero() || self.stream_bytes == 0 {
-            return Err(NatsConfigError::NothingKept(self.window, self.stream_bytes));
-        }
-        Ok(())
-    }
-
-    /// The servers.
-    pub(super) fn addresses(&self) -> Result<Vec<ServerAddr>, NatsConfigError> {
-        let addresses: Vec<ServerAddr> =
-            self.servers.iter().map(|server| self.address(server)).collect::<Result<_, _>>()?;
-        if addresses.is_empty() { Err(NatsConfigError::NoServer) } else { Ok(addresses) }
-    }
-
-    fn address(&self, server: &str) -> Result<ServerAddr, NatsConfigError> {
-        let refused = || NatsConfigError::Server(server.to_owned());
-        let address: ServerAddr = server.parse().map_err(|_| refused())?;
-        if address.has_user_pass() || address.password().is_some() {
-            // Without the secret.
-            return Err(NatsConfigError::SecretInServer(address.host().to_owned()));
-        }
-        if !["nats", "tls"].contains(&address.scheme()) || address.host().is_empty() {
-            return Err(refused());
-        }
-        if address.tls_required() && self.tls.is_none() {
-            return Err(NatsConfigError::NoCa(server.to_owned()));
-        }
-        if self.login.is_some() && self.tls.is_none() && !is_loopback(address.host()) {
-            return Err(NatsConfigError::LoginInTheClear(server.to_owned()));
-        }
-        Ok(address)
+    /// The servers; why there are none, in a sentence.
+    pub(super) fn addresses(&self) -> Result<Vec<ServerAddr>, String> {
+        let address =
+            |server: &String| server.parse().map_err(|_| format!("`{server}` is no address of a NATS server"));
+        self.servers.iter().map(address).collect()
     }
 
     /// How to connect, once: the session makes every connection itself. Files are read now, so that renewed ones count.
@@ -252,19 +174,6 @@ impl NatsLogin {
     }
 }
 
-fn check_name(what: &'static str, name: &str) -> Result<(), NatsConfigError> {
-    let fits = (1..=NAME_CHARACTERS).contains(&name.len());
-    if fits && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)) {
-        Ok(())
-    } else {
-        Err(NatsConfigError::Name { what, name: name.to_owned() })
-    }
-}
-
-fn is_loopback(host: &str) -> bool {
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
-}
-
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn unusable(error: PemError) -> Fault {
     Fault::of(error.to_string())
@@ -284,47 +193,4 @@ async fn secret(path: &Path, what: &str) -> Result<String, Fault> {
 async fn bytes(path: &Path, what: &str) -> Result<Vec<u8>, Fault> {
     let read = tokio::fs::read(path).await;
     read.map_err(|error| Fault::of(format!("{} ({what}) cannot be read: {error}", path.display())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config(server: &str) -> NatsConfig {
-        NatsConfig::new(vec![server.to_owned()], "c", "s", GatewayId(1))
-    }
-
-    fn with_login(server: &str) -> NatsConfig {
-        let password_file = "/nowhere".into();
-        NatsConfig { login: Some(NatsLogin::Password { user: "u".to_owned(), password_file }), ..config(server) }
-    }
-
-    #[test]
-    fn what_cannot_be_is_refused_with_its_name() {
-        let refused = |config: NatsConfig| config.check().unwrap_err().to_string();
-        assert_eq!(config("nats://192.0.2.1:4222").check(), Ok(()));
-        assert!(refused(NatsConfig { servers: vec![], ..config("") }).starts_with("no NATS server"));
-        for server in ["http://192.0.2.1", "ws://192.0.2.1", "nats://", "nats://:x"] {
-            assert!(refused(config(server)).contains(server), "{server}");
-        }
-        let secret = refused(config("nats://user:word@192.0.2.1"));
-        assert!(secret.contains("192.0.2.1") && !secret.contains("word@"), "{secret}");
-        for name in ["", "a.b", "a b", "*", ">"] {
-            assert!(refused(NatsConfig { site: name.to_owned(), ..config("nats://h") }).contains("name of a site"));
-        }
-        assert!(refused(NatsConfig { replicas: 6, ..config("nats://h") }).starts_with("6 replicas"));
-        assert!(refused(NatsConfig { stream_bytes: 0, ..config("nats://h") }).contains("keeps nothing"));
-    }
-
-    #[test]
-    fn a_login_goes_by_tls_or_stays_on_the_machine() {
-        for loopback in ["nats://127.0.0.1:4222", "nats://[::1]:4222", "nats://localhost"] {
-            assert_eq!(with_login(loopback).check(), Ok(()), "{loopback}");
-        }
-        let server = "nats://nats.example.net:4222";
-        assert_eq!(with_login(server).check(), Err(NatsConfigError::LoginInTheClear(server.to_owned())));
-        let tls = Some(NatsTls { ca: "/nowhere".into(), identity: None });
-        assert_eq!(NatsConfig { tls, ..with_login(server) }.check(), Ok(()));
-        assert_eq!(config("tls://h").check(), Err(NatsConfigError::NoCa("tls://h".to_owned())));
-    }
 }

@@ -29,8 +29,7 @@ use tokio::time::sleep;
 use self::backoff::Backoff;
 pub(super) use self::config::most_bytes;
 pub use self::config::{
-    DEFAULT_REPLICAS, DEFAULT_STREAM_BYTES, DEFAULT_WINDOW, MOST_REPLICAS, NatsConfig, NatsConfigError, NatsIdentity,
-    NatsLogin, NatsTls,
+    DEFAULT_REPLICAS, DEFAULT_STREAM_BYTES, DEFAULT_WINDOW, NatsConfig, NatsIdentity, NatsLogin, NatsTls,
 };
 use self::session::Ended;
 use self::subjects::Subjects;
@@ -79,10 +78,10 @@ impl Nats {
 impl Exchange for NatsExchange {
     async fn run(self: Box<Self>, mut link: Link) {
         let nats = &self.nats;
-        let mut servers = match nats.config.check().and_then(|()| nats.config.addresses()) {
+        let mut servers = match nats.config.addresses() {
             Ok(servers) => servers,
             Err(error) => {
-                set(&link.state, LinkState::Down(error.to_string()));
+                set(&link.state, LinkState::Down(error));
                 return session::ended(&mut link.outgoing).await;
             }
         };
