@@ -18,6 +18,9 @@ pub const REFRESH_INTERVAL: Micros = Micros::from_secs(20);
 /// Addresses of one subscribed host, at most.
 pub const MAX_ADDRESSES: usize = 1_024;
 
+/// Networks that a subscribing host names, at most.
+pub const MAX_NETWORKS_HELD: usize = 2_048;
+
 /// A host's subscription.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Subscription {
@@ -29,6 +32,8 @@ pub struct Subscription {
     pub agent: Option<AgentDescription>,
     /// The cluster whose advice it holds; `None` where it holds none, or not of one alone.
     pub cluster: Option<Cluster>,
+    /// The networks of that advice; none where there are more than [`MAX_NETWORKS_HELD`].
+    pub networks: Vec<Network>,
 }
 
 /// Longest version of an agent in bytes.

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use spand_proto::contract::{Cluster, HostName};
+use spand_proto::contract::HostName;
 use spand_proto::network::Network;
 use spand_proto::push::{AgentDescription, Subscription, UpdateEvent};
 use spand_proto::start::Mode;
@@ -89,12 +89,13 @@ struct Speaker {
 }
 
 impl Speaker {
-    /// A subscription of a host that holds advice of this cluster.
-    fn subscription(&self, own: &[IpAddr], cluster: Option<Cluster>, clock: Clock) -> Subscription {
+    /// A subscription of a host that holds advice of this origin.
+    fn subscription(&self, own: &[IpAddr], origin: &Origin, clock: Clock) -> Subscription {
         let pause = self.pause.as_ref().map(|pause| pause.borrow().state(clock.now()));
         let mode = self.mode.as_ref().map_or(self.description.mode, |mode| Some(*mode.borrow()));
         let agent = Some(AgentDescription { pause, mode, ..self.description.clone() });
-        Subscription { host_name: self.host_name.clone(), addresses: own.to_vec(), agent, cluster }
+        let (cluster, networks) = (origin.cluster().cloned(), origin.networks());
+        Subscription { host_name: self.host_name.clone(), addresses: own.to_vec(), agent, cluster, networks }
     }
 }
 
@@ -167,7 +168,7 @@ impl Subscriber {
             if let Some(mode) = &mut self.speaker.mode {
                 mode.mark_unchanged();
             }
-            let wish = self.speaker.subscription(&own, self.origin.cluster().cloned(), self.clock);
+            let wish = self.speaker.subscription(&own, &self.origin, self.clock);
             let opened = Stream::open(&self.dialer, at, &wish).await;
             let end = match opened {
                 Ok(stream) => self.follow(stream, &own, &mut addresses).await,

@@ -1,7 +1,10 @@
-//! Which cluster's advice this host holds. Pure.
+//! Which cluster's advice this host holds, and of which networks. Pure.
+
+use std::collections::BTreeSet;
 
 use spand_proto::contract::Cluster;
-use spand_proto::push::UpdateEvent;
+use spand_proto::network::Network;
+use spand_proto::push::{MAX_NETWORKS_HELD, UpdateEvent};
 
 /// Follows snapshots.
 #[derive(Debug, Default)]
@@ -10,6 +13,8 @@ pub(super) struct Origin {
     held: Option<Cluster>,
     /// The cluster of the snapshot that is under way.
     coming: Option<Cluster>,
+    /// The networks of which the stream gave advice since its last snapshot began: one more than can be named, at most.
+    networks: BTreeSet<Network>,
 }
 
 impl Origin {
@@ -18,30 +23,77 @@ impl Origin {
         self.held.as_ref()
     }
 
+    /// The networks to name with it.
+    pub(super) fn networks(&self) -> Vec<Network> {
+        if self.held.is_none() || self.networks.len() > MAX_NETWORKS_HELD {
+            return Vec::new();
+        }
+        self.networks.iter().copied().collect()
+    }
+
     /// An event of the stream that is heard. From the beginning of another cluster's snapshot to its end this host holds advice of
     /// both, which neither adopts.
     pub(super) fn on_event(&mut self, event: &UpdateEvent) {
         match event {
             UpdateEvent::SnapshotBegin { cluster, .. } => {
                 self.coming.clone_from(cluster);
+                self.networks.clear();
                 if self.held != self.coming {
                     self.held = None;
                 }
             }
             UpdateEvent::SnapshotEnd { .. } => self.held = self.coming.clone(),
+            UpdateEvent::Estimate(update) => self.gives(update.estimate.network),
+            UpdateEvent::ImminentStart(start) => self.gives(start.estimate.estimate.network),
+            UpdateEvent::Withdrawal { network, .. } => drop(self.networks.remove(network)),
             _ => {}
+        }
+    }
+
+    fn gives(&mut self, network: Network) {
+        if self.networks.len() <= MAX_NETWORKS_HELD {
+            self.networks.insert(network);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use spand_proto::contract::ContractVersion;
+    use spand_proto::made_up;
+    use spand_proto::push::{EstimateUpdate, WithdrawalReason};
+    use spand_proto::units::{Micros, Timestamp, Window};
 
     use super::*;
 
     fn begin(cluster: &str) -> UpdateEvent {
         UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks: 1, cluster: Cluster::new(cluster) }
+    }
+
+    #[test]
+    fn the_networks_of_a_whole_snapshot_and_since_are_named_unless_there_are_too_many() {
+        let network = |n: usize| {
+            Network::of(IpAddr::from(0xcb00_0000_u32.wrapping_add(u32::try_from(n << 8).unwrap()).to_be_bytes()))
+        };
+        let withdrawn = |n| UpdateEvent::Withdrawal { network: network(n), reason: WithdrawalReason::Expired };
+        let given = |network: Network| {
+            let estimate = made_up::estimate(network, Window::default(), Timestamp(0));
+            UpdateEvent::Estimate(EstimateUpdate { estimate, lifetime: Micros::from_secs(60), lease: None })
+        };
+        let mut origin = Origin::default();
+        let mut after = |events: &[UpdateEvent]| {
+            for event in events {
+                origin.on_event(event);
+            }
+            origin.networks()
+        };
+        assert_eq!(after(&[begin("main"), given(network(1)), given(network(2))]), [], "it is not whole");
+        let end = UpdateEvent::SnapshotEnd { networks: 2 };
+        assert_eq!(after(&[end.clone(), withdrawn(1), given(network(3))]), [network(2), network(3)]);
+        let many = (0..=MAX_NETWORKS_HELD).map(|n| given(network(n)));
+        assert_eq!(after(&many.collect::<Vec<_>>()), []);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 use tracing::debug;
 
 use super::stream::{Heard, Stream, StreamError};
-use super::{Dialer, Signal, Speaker, words};
+use super::{Dialer, Origin, Signal, Speaker, words};
 use crate::clock::Clock;
 
 /// An address of the documentation (RFC 5737): whatever is answered about it, an answer came.
@@ -111,7 +111,7 @@ async fn subscribe(
     own: &[IpAddr],
 ) -> Result<Returned, StreamError> {
     // Nothing is to be adopted: the stream that is open renews what is held.
-    let mut stream = Stream::open(dialer, at, &speaker.subscription(own, None, clock)).await?;
+    let mut stream = Stream::open(dialer, at, &speaker.subscription(own, &Origin::default(), clock)).await?;
     let mut heard = Vec::new();
     while heard.len() < MOST_WAITING {
         let Heard { gap, signal } = stream.next(clock).await?;

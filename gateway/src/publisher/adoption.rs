@@ -44,7 +44,7 @@ impl fmt::Debug for Membership {
 pub(super) enum NotAdopted {
     /// What it holds is of another cluster, or this gateway is of none.
     OtherCluster,
-    /// Hosts get the networks that they use, and this gateway does not know yet which those are: the snapshot is short.
+    /// Hosts get the networks that they use, and this one named none.
     InUse,
     /// This gateway has not known for a lifetime what the others see.
     OthersUnknown,
@@ -101,11 +101,12 @@ impl Published {
     }
 
     /// What to send before the pages of the snapshot to a host that holds advice of this cluster and is adopted.
-    pub(super) fn adopt(&self, held: &Cluster) -> Result<Vec<Network>, NotAdopted> {
+    /// The networks of that advice are in use by the host.
+    pub(super) fn adopt(&self, held: &Cluster, in_use: (u64, &[Network])) -> Result<Vec<Network>, NotAdopted> {
         let membership = self.shared.cluster.membership.get().filter(|membership| membership.cluster == *held);
         let membership = membership.ok_or(NotAdopted::OtherCluster)?;
         let config = &self.shared.config;
-        if config.to_hosts == ToHosts::InUse {
+        if config.to_hosts == ToHosts::InUse && in_use.1.is_empty() {
             return Err(NotAdopted::InUse);
         }
         if !(membership.knows_others)(config.lifetime) {
@@ -120,6 +121,11 @@ impl Published {
         if first.len() > MOST {
             return Err(NotAdopted::TooMuchWithdrawn);
         }
+        let (host, networks) = in_use;
+        let known = networks.iter().filter(|network| state.networks.has_estimate(**network));
+        let uses: Vec<_> = known.map(|network| (host, *network)).collect();
+        drop(state);
+        self.uses_of_host(&uses);
         Ok(first.into_iter().collect())
     }
 }

@@ -54,6 +54,14 @@ impl Published {
         self.measures().dirty_overflows.inc_by(overflowed);
     }
 
+    /// Records networks that a host used before it came here, ahead of its snapshot.
+    pub(super) fn uses_of_host(&self, uses: &[(u64, Network)]) {
+        if self.shared.sends_only_in_use() {
+            let recorded = self.shared.outbound.lock().record_uses(uses, false, self.now());
+            self.count_uses(&recorded);
+        }
+    }
+
     pub(super) fn count_uses(&self, uses: &Uses) {
         self.measures().destinations_evicted.inc_by(uses.evicted);
         self.measures().dirty_overflows.inc_by(uses.overflowed);

@@ -3,8 +3,9 @@
 use crate::contract::{Cluster, ContractVersion, HostName};
 use crate::estimate::Estimate;
 use crate::push::{
-    AgentDescription, ApplyMethod, Endpoint, EstimateUpdate, ImminentStart, MAX_ADDRESSES, MAX_VERSION_BYTES,
-    PauseState, ResyncReason, ServiceSize, Subscription, Trigger, Update, UpdateEvent, WithdrawalReason,
+    AgentDescription, ApplyMethod, Endpoint, EstimateUpdate, ImminentStart, MAX_ADDRESSES, MAX_NETWORKS_HELD,
+    MAX_VERSION_BYTES, PauseState, ResyncReason, ServiceSize, Subscription, Trigger, Update, UpdateEvent,
+    WithdrawalReason,
 };
 use crate::start::Mode;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
@@ -27,6 +28,7 @@ impl From<&Subscription> for v1::SubscribeRequest {
             addresses: subscription.addresses.iter().map(ToString::to_string).collect(),
             agent: subscription.agent.as_ref().map(v1::AgentDescription::from),
             cluster: name_of(subscription.cluster.as_ref()),
+            networks: subscription.networks.iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -37,6 +39,7 @@ impl TryFrom<v1::SubscribeRequest> for Subscription {
     fn try_from(message: v1::SubscribeRequest) -> Result<Self, WireError> {
         ContractVersion::of_peer(message.contract_version)?;
         counted(&message.addresses, "addresses", 1, MAX_ADDRESSES)?;
+        counted(&message.networks, "networks", 0, MAX_NETWORKS_HELD)?;
         Ok(Self {
             host_name: HostName::try_from(message.host_name)
                 .map_err(|source| WireError::HostName { field: "host_name", source })?,
@@ -44,6 +47,7 @@ impl TryFrom<v1::SubscribeRequest> for Subscription {
             agent: message.agent.and_then(AgentDescription::from_wire),
             // One that cannot be a name is none: the host gets its snapshot, as without it.
             cluster: Cluster::new(message.cluster),
+            networks: entries(message.networks, "networks", |text| network(&text, "network"))?,
         })
     }
 }

@@ -93,6 +93,7 @@ fn wish() -> v1::SubscribeRequest {
         addresses,
         agent: None,
         cluster: String::new(),
+        networks: Vec::new(),
     }
 }
 

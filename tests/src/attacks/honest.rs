@@ -70,7 +70,14 @@ impl Agent {
 
 fn wish(host: usize) -> v1::SubscribeRequest {
     let (addresses, host_name) = (vec![HOSTS[host].to_owned()], NAMES[host].to_owned());
-    v1::SubscribeRequest { contract_version: 1, host_name, addresses, agent: None, cluster: String::new() }
+    v1::SubscribeRequest {
+        contract_version: 1,
+        host_name,
+        addresses,
+        agent: None,
+        cluster: String::new(),
+        networks: Vec::new(),
+    }
 }
 
 fn monotonic_ns() -> u64 {

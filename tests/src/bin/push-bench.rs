@@ -172,6 +172,7 @@ async fn subscribe(address: SocketAddr, host: u32, snapshots: Arc<Barrier>, stam
         addresses: vec![host_address(host).to_string()],
         agent: None,
         cluster: String::new(),
+        networks: Vec::new(),
     };
     let mut updates = client.subscribe(wish).await?.into_inner();
     let mut first = true;

@@ -259,6 +259,7 @@ async fn listen(host: u8, load: &Load) -> Result<()> {
         addresses: vec![Ipv4Addr::new(10, 0, 0, host).to_string()],
         agent: None,
         cluster: String::new(),
+        networks: Vec::new(),
     };
     let mut updates = client.subscribe(request).await?.into_inner();
     load.subscriptions.fetch_add(1, Ordering::Relaxed);

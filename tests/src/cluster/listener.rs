@@ -105,6 +105,7 @@ async fn listen(gateway: u16, log: &Mutex<Log>) -> Result<()> {
         addresses: vec![format!("10.98.0.{gateway}")],
         agent: None,
         cluster: String::new(),
+        networks: Vec::new(),
     };
     let mut stream = client.subscribe(request).await?.into_inner();
     while let Some(Update { event, .. }) = stream.message().await? {

@@ -34,6 +34,7 @@ pub(super) async fn subscribe(grpc: &str) -> Result<Vec<JoinHandle<()>>> {
             addresses,
             agent: Some(AgentDescription { version, mode: mode.into(), way: way.into(), pause: Some(pause) }),
             cluster: String::new(),
+            networks: Vec::new(),
         };
         let mut updates = client.subscribe(request).await?.into_inner();
         tasks.push(tokio::spawn(async move { while let Ok(Some(_)) = updates.message().await {} }));

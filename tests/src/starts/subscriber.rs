@@ -99,6 +99,7 @@ async fn subscribe(
         addresses: vec![IpAddr::V4(host(index)).to_string()],
         agent: None,
         cluster: String::new(),
+        networks: Vec::new(),
     };
     let mut stream = client.subscribe(request).await.context("the gateway refused the subscription")?.into_inner();
     loop {

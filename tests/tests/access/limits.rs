@@ -23,6 +23,7 @@ fn wish(last: u8) -> v1::SubscribeRequest {
         addresses,
         agent: None,
         cluster: String::new(),
+        networks: Vec::new(),
     }
 }
 

@@ -29,6 +29,7 @@ pub(super) fn wish() -> v1::SubscribeRequest {
         addresses,
         agent: None,
         cluster: String::new(),
+        networks: Vec::new(),
     }
 }
 

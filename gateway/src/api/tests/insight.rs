@@ -23,7 +23,7 @@ fn wish() -> Wish {
         pause: None,
     };
     let host_name = "web-1".to_owned().try_into().unwrap();
-    Wish { host_name, addresses: vec![HOST.into()], agent: Some(agent), cluster: None }
+    Wish { host_name, addresses: vec![HOST.into()], agent: Some(agent), cluster: None, networks: Vec::new() }
 }
 
 fn sample(second: u64, reason: SampleReason) -> WindowSample {

@@ -42,6 +42,7 @@ async fn a_network_shows_its_opening_and_what_is_compared_and_hosts_get_the_form
         addresses,
         agent: None,
         cluster: String::new(),
+        networks: Vec::new(),
     };
     let mut updates = client.subscribe(wish).await.unwrap().into_inner();
     while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Update::SnapshotEnd(_)) {}

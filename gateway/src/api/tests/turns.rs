@@ -39,6 +39,7 @@ async fn a_subscriber_with_much_to_read_leaves_others_their_turns() {
         addresses: vec!["10.0.0.1".to_owned()],
         agent: None,
         cluster: String::new(),
+        networks: Vec::new(),
     };
     let mut client = SpandClient::connect(format!("http://{address}")).await.unwrap();
     let mut updates = client.subscribe(wish).await.unwrap().into_inner();

@@ -34,6 +34,7 @@ impl Published {
             cluster: wish.cluster.clone(),
         };
         let subscription = self.subscribe_as(subscriber.clone(), &wish.addresses);
+        let subscription = subscription.map(|subscription| subscription.holding(&wish.networks));
         let what = if subscription.is_ok() { "subscribed" } else { "refused" };
         self.shared.insight.agent(self.now(), what, &subscriber);
         subscription

@@ -48,6 +48,8 @@ pub struct Subscription {
     /// What is sent before the pages of the first snapshot to a host that is adopted, and whether the page is of it.
     ahead: std::vec::IntoIter<Network>,
     page_is_ahead: bool,
+    /// Networks of which the host holds advice as it subscribes.
+    held: Vec<Network>,
     /// Sizes of the host's services that are to be sent, and when all of them are sent again.
     sizes: BTreeMap<SocketAddr, ServiceSize>,
     sizes_again: Instant,
@@ -98,12 +100,19 @@ impl Subscription {
             turn: None,
             ahead: Vec::new().into_iter(),
             page_is_ahead: false,
+            held: Vec::new(),
             sizes: BTreeMap::new(),
             sizes_again: Instant::now(),
             turns: changes::turns(id),
             renewal,
             sequence: 0,
         })
+    }
+
+    /// The same, of a host that holds advice about these networks.
+    pub(super) fn holding(mut self, held: &[Network]) -> Self {
+        self.held = held.to_vec();
+        self
     }
 
     /// The next update; `None` when the gateway stops. Cancelling this loses nothing.

@@ -110,8 +110,8 @@ impl Subscription {
 
     /// Has what the host holds live on, where it asked for that and this gateway knows enough.
     fn adopt(&mut self) -> Option<UpdateEvent> {
-        let measures = self.published.measures();
-        match self.published.adopt(self.queue.subscriber.cluster.as_ref()?) {
+        let (measures, held) = (self.published.measures(), std::mem::take(&mut self.held));
+        match self.published.adopt(self.queue.subscriber.cluster.as_ref()?, (self.queue.host_id, &held)) {
             Ok(ahead) => {
                 measures.subscriptions_adopted.inc();
                 self.ahead = ahead.into_iter();

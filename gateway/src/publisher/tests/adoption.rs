@@ -76,6 +76,24 @@ async fn only_a_host_that_asks_is_adopted_by_a_gateway_of_its_cluster_that_knows
 }
 
 #[tokio::test(start_paused = true)]
+async fn where_hosts_get_what_they_use_one_is_adopted_with_the_networks_that_it_names() {
+    let in_use = PublisherConfig { to_hosts: ToHosts::InUse, ..PublisherConfig::default() };
+    let (published, clock) = member(in_use, true);
+    apply(&published, (1..=4).map(|n| Event::estimate(estimate(n, 40_000.0, 0))));
+    apply(&published, [gone(4)]);
+    clock.0.store(1_000_000_000, Ordering::Relaxed);
+    settle().await;
+    let held = [2, 3, 4, 5].map(network);
+    let mut subscription = comes_from(&published, "main").holding(&held);
+    let [two, three, four] = [2, 3, 4].map(|n| network(n).to_string());
+    let expected =
+        ["adopted 60".to_owned(), "begin main".to_owned(), format!("not {four}"), two.clone(), three.clone()];
+    assert_eq!(events(&mut subscription).await, expected);
+    // They are in use until they are not for long, whatever stream of the host asks.
+    assert_eq!(events(&mut comes_from(&published, "")).await[1..], [two, three]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn more_withdrawals_than_are_remembered_adopt_no_host_for_a_lifetime() {
     let (published, clock) = member(PublisherConfig::default(), true);
     for _ in 0..2_049 {

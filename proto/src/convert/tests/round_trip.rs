@@ -270,8 +270,9 @@ proptest! {
         addresses in proptest::collection::vec(ip(), 1..4),
         agent in proptest::option::of(agent()),
         cluster in cluster(),
+        networks in proptest::collection::vec(ip().prop_map(Network::of), 0..4),
     ) {
-        let subscription = Subscription { host_name, addresses, agent, cluster };
+        let subscription = Subscription { host_name, addresses, agent, cluster, networks };
         prop_assert_eq!(Subscription::try_from(sent(&v1::SubscribeRequest::from(&subscription))), Ok(subscription));
     }
 

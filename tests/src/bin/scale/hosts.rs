@@ -202,6 +202,7 @@ async fn listen(address: SocketAddr, host: u32, tally: &Tally, mut back: watch::
             addresses: vec![host_address(host).to_string()],
             agent: None,
             cluster: String::new(),
+            networks: Vec::new(),
         };
         let mut updates = client.subscribe(wish).await?.into_inner();
         loop {

@@ -35,6 +35,7 @@ fn wish(addresses: &[&str]) -> v1::SubscribeRequest {
         addresses,
         agent: None,
         cluster: String::new(),
+        networks: Vec::new(),
     }
 }
 
