@@ -1,5 +1,6 @@
 //! Tables that share against one that sees everything.
 
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
 use proptest::prelude::*;
@@ -555,4 +556,25 @@ fn connections_at_once_add_over_taps_and_not_within_one() {
     table.expire(now.after(SECOND), usize::MAX);
     let view = table.view(network(1), now).unwrap();
     assert_eq!((view.parallel, view.parallel_at_samples), (7 + 5 + 2, 3 + 2 + 2));
+}
+
+#[test]
+fn networks_with_round_trips_alone_send_no_cell_whatever_is_asked_for() {
+    const NETWORKS: u32 = 100_000;
+    let mut table = table(0, 0, 100_001);
+    let address = |n: u32| IpAddr::from((0x0b00_0001 + (n << 8)).to_be_bytes());
+    for bucket in 0..3 {
+        let at = seconds(10 * bucket);
+        for n in 0..NETWORKS {
+            let rtt = RttSum::of(Micros(20_000));
+            table.add_rounds(Network::of(address(n)), at, address(n), rtt, LimitCounts::default());
+        }
+        table.expire(at.after(Micros::from_secs(9)), usize::MAX);
+    }
+    table.add(&sample(1, seconds(20), 30.0, 7, SampleReason::Loss));
+    table.expire(seconds(31), usize::MAX);
+    let networks: Vec<_> = table.take_cells().into_iter().map(|(network, _)| network).collect();
+    assert!(!networks.is_empty() && networks.iter().all(|of| *of == network(1)), "{} cells", networks.len());
+    let again: usize = table.own_networks().into_iter().map(|of| table.own_cells(of, 0, seconds(31)).len()).sum();
+    assert_eq!((again, table.own_networks().len()), (1, 100_001));
 }
