@@ -8,7 +8,7 @@ use super::gateways;
 /// A clock that is off by more than this is worth a warning, as in the gateway's log.
 const CLOCK_MS: f64 = 2_000.0;
 
-/// A copy that heard nothing for so long, or lacks so many messages, is worth a warning: NATS tries again within 20 s.
+/// A copy that heard nothing for so long, or lacks this many messages, is worth a warning; after a cut NATS took up to 40 s.
 const COPY_S: f64 = 30.0;
 const COPY_MESSAGES: u64 = 1_000;
 
@@ -120,7 +120,7 @@ fn copy(stream: &Stream, is_own: bool) -> (String, Option<&'static str>) {
     let Stream { site, fault, replicas, replicas_current, lag_messages, lag_s } = stream;
     let name = format!("the {} of site {site}", if is_own { "stream" } else { "copy" });
     if fault.as_deref() == Some("missing") {
-        let to_do = "make each missing stream or copy once (docs/share.md): a gateway that starts while a site is away lacks what was seen there";
+        let to_do = "make each missing stream or copy once (docs/share.md): a gateway that starts while a site is away has nothing of what was seen there";
         return (format!("{name} is missing"), Some(to_do));
     }
     let (Some(replicas), Some(current)) = (replicas, replicas_current) else {
@@ -134,7 +134,7 @@ fn copy(stream: &Stream, is_own: bool) -> (String, Option<&'static str>) {
     let got = lag_s.map_or_else(|| "never got any".to_owned(), |lag| format!("got the last {lag:.1} s ago"));
     let is_late = *messages > COPY_MESSAGES || lag_s.is_none_or(|lag| lag > COPY_S);
     let late = is_late.then_some(
-        "see that the other site's servers run and that the leaf link is up; where they are, make the copy anew (docs/share.md)",
+        "see that the other site's servers run and that the leaf link is up; where they are, make the copy again (docs/share.md)",
     );
     (format!("{is}, lacks {messages} messages and {got}"), late.or(few))
 }
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_and_copies_are_told_and_each_fault_of_theirs_has_a_way_out() {
+    fn streams_and_copies_are_reported_and_each_fault_of_theirs_has_a_way_out() {
         let of = |own: &Value, copy: &Value| {
             let shared = with(&json!({ "streams": [stream("a", own), stream("b", copy)] }), &[json!({})]);
             judge(&shared, true, 1_000).into_iter().find(|check| check.name == "share_copies").unwrap()

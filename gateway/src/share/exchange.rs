@@ -116,7 +116,7 @@ pub struct Keeping {
 /// How far a copy is behind what it copies.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Lag {
-    /// By so many messages.
+    /// By this many messages.
     pub messages: u64,
     /// Since it last heard of what it copies, or got any of it; `None` before it ever did.
     pub heard: Option<Duration>,

@@ -20,7 +20,7 @@ pub(crate) struct Member {
     pub(crate) inbox: mpsc::Receiver<Incoming>,
     pub(crate) state: watch::Receiver<LinkState>,
     /// What keeps cells, by site.
-    told: Arc<Mutex<Vec<KeptSite>>>,
+    reported: Arc<Mutex<Vec<KeptSite>>>,
     /// Of whom which messages were expected out of the stream.
     kept: BTreeSet<(u16, String)>,
 }
@@ -34,15 +34,15 @@ impl Member {
     pub(crate) fn join(config: NatsConfig) -> Self {
         let ((out, outgoing), (incoming, inbox)) = (mpsc::channel(256), mpsc::channel(256));
         let (state, seen) = watch::channel(LinkState::default());
-        let told = Arc::default();
+        let reported = Arc::default();
         tokio::spawn(Box::new(NatsExchange::new(config)).run(Link {
             outgoing,
             cells: incoming.clone(),
             incoming,
             state,
-            kept: Arc::clone(&told),
+            kept: Arc::clone(&reported),
         }));
-        Self { out, inbox, state: seen, told, kept: BTreeSet::new() }
+        Self { out, inbox, state: seen, reported, kept: BTreeSet::new() }
     }
 
     /// Joined and up.
@@ -96,22 +96,22 @@ impl Member {
         *topic == Topic::Closed && self.kept.contains(&(*from, payload.clone()))
     }
 
-    /// How a site's cells are kept, if the servers told anything of it.
-    pub(crate) fn told(&self, site: &str) -> Option<Result<Keeping, NotKept>> {
-        self.told.lock().iter().find(|kept| kept.site == site).map(|kept| kept.found.clone())
+    /// How a site's cells are kept, if the servers reported anything of it.
+    pub(crate) fn reported(&self, site: &str) -> Option<Result<Keeping, NotKept>> {
+        self.reported.lock().iter().find(|kept| kept.site == site).map(|kept| kept.found.clone())
     }
 
-    /// Waits until they told that it is kept.
+    /// Waits until they reported that it is kept.
     pub(crate) async fn kept(&self, site: &str) -> Keeping {
-        let told = async {
+        let reported = async {
             loop {
-                if let Some(Ok(keeping)) = self.told(site) {
+                if let Some(Ok(keeping)) = self.reported(site) {
                     return keeping;
                 }
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        awaited("what the servers tell", told).await
+        awaited("what the servers tell", reported).await
     }
 
     /// Every message up to this one.

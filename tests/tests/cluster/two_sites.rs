@@ -196,7 +196,7 @@ fn failed_handshakes(servers: &Servers) -> Vec<String> {
     lines.into_iter().filter(|line| line.to_lowercase().contains("handshake error")).collect()
 }
 
-/// Writes the users of a site anew and has its servers read them.
+/// Writes the users of a site again and has its servers read them.
 fn change_users(servers: &mut Servers, site: usize, change: impl FnOnce(&str) -> String) {
     let folder = servers.folder().join(SITES[site]);
     fs::write(folder.join("users.conf"), change(&read(&folder, "users.conf"))).expect("a file");
@@ -271,15 +271,15 @@ async fn two_sites_know_what_the_other_saw_and_each_goes_on_without_it() {
     a_stolen_user_is_removed(&mut servers, &b, &admin, two, &mut late).await;
     println!("{:?}: a stolen user was removed", begin.elapsed());
 
-    // That a copy is missing is told once gateways of its site are heard.
+    // That a copy is missing is reported once gateways of its site are heard.
     let missing = async {
-        while one.told("b") != Some(Err(NotKept::Missing)) {
+        while one.reported("b") != Some(Err(NotKept::Missing)) {
             late.send(Topic::Member, "here").await;
             sleep(Duration::from_secs(1)).await;
         }
     };
-    awaited("the missing copy is told", missing).await;
-    println!("{:?}: the missing copy was told, {:?} after the first look", begin.elapsed(), first_look.elapsed());
+    awaited("the missing copy is reported", missing).await;
+    println!("{:?}: the missing copy was reported, {:?} after the first look", begin.elapsed(), first_look.elapsed());
     main.make_stream(&packaged("copy-of-b.json")).await;
     copied(&admin_of_main, "b", &admin).await;
     Member::up(main.gateway(1, 1)).await.until(2, Topic::Closed, "left 199").await;
@@ -287,18 +287,18 @@ async fn two_sites_know_what_the_other_saw_and_each_goes_on_without_it() {
     println!("{:?}: what was kept while the line was cut is copied", begin.elapsed());
     Member::up(b.gateway(3, 3)).await.until(1, Topic::Closed, "meanwhile").await;
 
-    // All servers of a site begin anew, with lower numbers than the copy has: it is to be made anew.
+    // All servers of a site begin again, with lower numbers than the copy has: it is to be made again.
     (0..EACH).for_each(|number| servers.all()[number].kill().unwrap());
     one.sentence().await;
     (0..EACH).for_each(|number| servers.start_one(number).unwrap());
     one.wait_up().await;
-    one.send(Topic::Closed, "anew").await;
+    one.send(Topic::Closed, "again").await;
     reach(&one, Topic::Open, &mut late).await;
     println!("{:?}: site main is back", begin.elapsed());
     admin.delete_stream("spand-main-main").await.unwrap();
     b.make_stream(&packaged("copy-of-main.json")).await;
     copied(&admin, "main", &admin_of_main).await;
-    Member::up(b.gateway(3, 3)).await.until(1, Topic::Closed, "anew").await;
+    Member::up(b.gateway(3, 3)).await.until(1, Topic::Closed, "again").await;
 
     let failed = failed_handshakes(&servers);
     println!(

@@ -13,7 +13,7 @@ use super::stream;
 use super::subjects::Subjects;
 use crate::share::exchange::{Keeping, KeptSite, Lag, NotKept};
 
-/// The names of those that are there, and how each site is kept that is this one, heard, or told of.
+/// The names of those that are there, and how each site is kept that is this one, heard, or reported.
 pub(super) async fn look(
     context: Context,
     subjects: Arc<Subjects>,
@@ -42,7 +42,7 @@ pub(super) async fn look(
 }
 
 /// Gateways write every few seconds: a copy without that of a site that is heard takes nothing, though its servers greet each other, as
-/// after all servers of that site began anew with lower numbers than it has.
+/// after all servers of that site began again with lower numbers than it has.
 fn keeping(info: &Info, is_heard: bool, now: SystemTime) -> Keeping {
     let current = info.cluster.as_ref().map_or(1, |cluster| {
         let others = cluster.replicas.iter().filter(|replica| replica.current && !replica.offline);

@@ -19,7 +19,7 @@ pub(super) struct Inbox {
     cells: mpsc::Sender<Incoming>,
     others: mpsc::Sender<Incoming>,
     warned_unknown: Arc<AtomicBool>,
-    /// The site of each gateway, and when it last said who it is.
+    /// The site of each gateway, and when it last sent who it is.
     sites: Arc<Mutex<BTreeMap<GatewayId, (String, Instant)>>>,
 }
 

@@ -377,7 +377,7 @@ fn fault_of(event: &Event, nats: &Nats, wanted: &StreamConfig, server: &str) -> 
         Event::ServerError(ServerError::Other(message)) => {
             let right = Fault::of_right(&nats.subjects, &stream::how_to_make(wanted), message);
             if let Some(right) = right.as_ref().filter(|_| nats.subjects.is_of_copy(message)) {
-                // It costs what other sites' gateways said while they are away.
+                // It costs what other sites' gateways sent while they are away.
                 nats.say_once(&right.sentence);
                 return None;
             }

@@ -153,7 +153,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_right_to_a_copy_is_told_from_one_to_the_own_stream() {
+    fn a_right_to_a_copy_is_not_one_to_the_own_stream() {
         let subjects = Subjects::new("c", "here", GatewayId(7));
         let of = |subject: &str| subjects.is_of_copy(&format!("Permissions Violation for Publish to \"{subject}\""));
         assert!(of("$JS.API.STREAM.INFO.spand-c-there") && of("$JS.API.DIRECT.GET.spand-c-there"));
