@@ -1,5 +1,9 @@
 //! What carries messages between gateways, behind one trait: an engine such as NATS, or the memory of one process in tests.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
 use spand_core::sharing::GatewayId;
 use tokio::sync::{mpsc, watch};
 
@@ -89,6 +93,52 @@ impl LinkState {
     }
 }
 
+/// What keeps the closed cells of one site's gateways, as the exchange last found it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KeptSite {
+    /// Whose.
+    pub site: String,
+    /// How it is, or why nothing is known of it.
+    pub found: Result<Keeping, NotKept>,
+}
+
+/// How the cells of a site are kept.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Keeping {
+    /// Replicas that are current.
+    pub current: usize,
+    /// All of them.
+    pub replicas: usize,
+    /// How far behind it is; `None` where it copies nothing.
+    pub copy: Option<Lag>,
+}
+
+/// How far a copy is behind what it copies.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Lag {
+    /// By this many messages.
+    pub messages: u64,
+    /// Since it last heard of what it copies, or got any of it; `None` before it ever did.
+    pub heard: Option<Duration>,
+}
+
+/// Why nothing is known of what keeps a site's cells.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum NotKept {
+    /// Gateways of the site are heard, and nothing here keeps their cells.
+    Missing,
+    /// Nobody answers.
+    NoAnswer,
+}
+
+impl NotKept {
+    /// Its stable name.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
 /// The ends of the channels that an exchange works with. Both are bounded: what does not fit is dropped where it is produced, and
 /// counted there; nobody waits for an exchange.
 #[derive(Debug)]
@@ -103,6 +153,8 @@ pub struct Link {
     /// How it is. When messages get through again, those of before may be lost: what matters is sent again by the reader of this. What is
     /// kept may come twice.
     pub state: watch::Sender<LinkState>,
+    /// What keeps cells for gateways that start, by site; empty where that is not known.
+    pub kept: Arc<Mutex<Vec<KeptSite>>>,
 }
 
 /// Carries messages between the gateways of a cluster.

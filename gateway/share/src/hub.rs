@@ -108,8 +108,10 @@ impl Sharing {
         let ((with_cells, cells_of_others), (from_exchange, others)) =
             (mpsc::channel(WITH_CELLS), mpsc::channel(OTHERS));
         let (state, seen) = watch::channel(LinkState::default());
-        let link = Link { outgoing: to_exchange, cells: with_cells, incoming: from_exchange, state };
-        let status = ShareStatus::from(ShareView { own: Some(own.clone()), ..ShareView::default() });
+        let kept = Arc::default();
+        let status =
+            ShareStatus::from(ShareView { own: Some(own.clone()), kept: Arc::clone(&kept), ..ShareView::default() });
+        let link = Link { outgoing: to_exchange, cells: with_cells, incoming: from_exchange, state, kept };
         status.measures.configured.set(1);
         let (engine_ends, hub_ends): (Vec<_>, Vec<_>) =
             (0..engines).map(|_| ends(sender.clone(), status.clone())).unzip();

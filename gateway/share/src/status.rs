@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use spand_core::sharing::GatewayId;
 use spand_proto::units::Micros;
 
-use super::exchange::{LinkState, Topic};
+use super::exchange::{KeptSite, LinkState, Topic};
 use super::format::Member;
 use super::measure::ShareMeasures;
 use super::members::MemberView;
@@ -18,7 +18,9 @@ use super::members::MemberView;
 pub struct ShareView {
     /// Whether messages get through, and since when.
     pub link: LinkState,
-    /// When that changed last.
+    /// What keeps cells for gateways that start.
+    pub kept: Arc<Mutex<Vec<KeptSite>>>,
+    /// When the link changed last.
     pub since: Option<Instant>,
     /// When they got through for the first time.
     pub first_up: Option<Instant>,

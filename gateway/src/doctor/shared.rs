@@ -8,12 +8,18 @@ use super::gateways;
 /// A clock that is off by more than this is worth a warning, as in the gateway's log.
 const CLOCK_MS: f64 = 2_000.0;
 
+/// A copy that heard nothing for so long, or lacks this many messages, is worth a warning; after a cut NATS took up to 40 s.
+const COPY_S: f64 = 30.0;
+const COPY_MESSAGES: u64 = 1_000;
+
 /// Of `/v1/share`, what is judged.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Shared {
     configured: bool,
     link: Link,
+    site: String,
+    streams: Vec<Stream>,
     members: Vec<Member>,
     agents: usize,
 }
@@ -24,6 +30,17 @@ struct Link {
     state: String,
     since: Option<String>,
     reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Stream {
+    site: String,
+    fault: Option<String>,
+    replicas: Option<usize>,
+    replicas_current: Option<usize>,
+    lag_messages: Option<u64>,
+    lag_s: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -50,6 +67,7 @@ pub(super) fn judge(shared: &Shared, is_configured: bool, subscribers: usize) ->
         )],
         (true, _) => {
             let mut checks = vec![link(&shared.link)];
+            checks.extend(copies(shared));
             checks.extend(members(shared));
             checks.extend(clocks(&shared.members));
             checks.extend(room(shared, subscribers));
@@ -78,6 +96,47 @@ fn link(link: &Link) -> Check {
     let to_do = "see that a server of share.servers runs, is reached from here and takes share.user or share.credentials; meanwhile this gateway goes on with \
                  what it knows";
     Check::warn("share_link", found, to_do)
+}
+
+/// Whether the site's stream and the copies of other sites' stand. Where the link is down nothing is known of them.
+fn copies(shared: &Shared) -> Option<Check> {
+    let (mut found, mut to_do) = (Vec::new(), Vec::new());
+    for stream in &shared.streams {
+        let (is, way_out) = copy(stream, stream.site == shared.site);
+        found.push(is);
+        to_do.extend(way_out);
+    }
+    to_do.sort_unstable();
+    to_do.dedup();
+    match (found.is_empty(), to_do.is_empty()) {
+        (true, _) => None,
+        (_, true) => Some(Check::ok("share_copies", found.join("; "))),
+        _ => Some(Check::to_do("share_copies", Verdict::Warn, found.join("; "), to_do.join("; "))),
+    }
+}
+
+/// How a stream is, and the way out where it should be otherwise.
+fn copy(stream: &Stream, is_own: bool) -> (String, Option<&'static str>) {
+    let Stream { site, fault, replicas, replicas_current, lag_messages, lag_s } = stream;
+    let name = format!("the {} of site {site}", if is_own { "stream" } else { "copy" });
+    if fault.as_deref() == Some("missing") {
+        let to_do = "make each missing stream or copy once (docs/share.md): a gateway that starts while a site is away has nothing of what was seen there";
+        return (format!("{name} is missing"), Some(to_do));
+    }
+    let (Some(replicas), Some(current)) = (replicas, replicas_current) else {
+        let to_do =
+            "see that two of this site's three servers run, and allow $JS.API.STREAM.INFO of each copy in users.conf";
+        return (format!("no server tells of {name}"), Some(to_do));
+    };
+    let is = format!("{name} has {current} of {replicas} replicas");
+    let few = (current < replicas).then_some("see that all servers of this site run");
+    let Some(messages) = lag_messages else { return (is, few) };
+    let got = lag_s.map_or_else(|| "never got any".to_owned(), |lag| format!("got the last {lag:.1} s ago"));
+    let is_late = *messages > COPY_MESSAGES || lag_s.is_none_or(|lag| lag > COPY_S);
+    let late = is_late.then_some(
+        "see that the other site's servers run and that the leaf link is up; where they are, make the copy again (docs/share.md)",
+    );
+    (format!("{is}, lacks {messages} messages and {got}"), late.or(few))
 }
 
 /// Who is heard, and whose cells do not count. Where nothing gets through nobody can be heard, which the link says already.
@@ -178,7 +237,8 @@ mod tests {
     fn with(change: &Value, members: &[Value]) -> Shared {
         let mut document = json!({
             "configured": true, "link": { "state": "up", "since": "2027-01-15T08:00:00.000Z", "reason": null },
-            "messages_refused_by_reason": {}, "agents": 400
+            "messages_refused_by_reason": {}, "agents": 400, "site": "a",
+            "streams": [stream("a", &json!({})), stream("b", &json!({ "lag_messages": 3, "lag_s": 0.4 }))]
         });
         let members: Vec<Value> = (2_u16..)
             .zip(members)
@@ -196,6 +256,44 @@ mod tests {
         serde_json::from_value(document).unwrap()
     }
 
+    /// A sound one, with what is named changed.
+    fn stream(site: &str, change: &Value) -> Value {
+        let mut stream = json!({
+            "site": site, "fault": null, "replicas": 3, "replicas_current": 3, "lag_messages": null, "lag_s": null
+        });
+        stream.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        stream
+    }
+
+    #[test]
+    fn streams_and_copies_are_reported_and_each_fault_of_theirs_has_a_way_out() {
+        let of = |own: &Value, copy: &Value| {
+            let shared = with(&json!({ "streams": [stream("a", own), stream("b", copy)] }), &[json!({})]);
+            judge(&shared, true, 1_000).into_iter().find(|check| check.name == "share_copies").unwrap()
+        };
+        let lag = |messages: u64, s: Value| json!({ "lag_messages": messages, "lag_s": s });
+        let sound = of(&json!({}), &lag(1_000, json!(30.0)));
+        let found = "the stream of site a has 3 of 3 replicas; \
+                     the copy of site b has 3 of 3 replicas, lacks 1000 messages and got the last 30.0 s ago";
+        assert_eq!((sound.verdict, sound.found.as_str()), (Verdict::Ok, found));
+        let fault = |name: &str| json!({ "fault": name, "replicas": null, "replicas_current": null });
+        let few = json!({ "replicas_current": 2 });
+        for (own, copy, found, to_do) in [
+            (few, lag(0, json!(1.0)), "stream of site a has 2 of 3", "all servers"),
+            (fault("missing"), lag(0, json!(1.0)), "the stream of site a is missing", "docs/share.md"),
+            (json!({}), fault("missing"), "the copy of site b is missing", "docs/share.md"),
+            (json!({}), fault("no_answer"), "no server tells of the copy of site b", "STREAM.INFO"),
+            (json!({}), lag(0, json!(30.1)), "got the last 30.1 s ago", "leaf link"),
+            (json!({}), lag(0, json!(null)), "never got any", "leaf link"),
+            (json!({}), lag(1_001, json!(1.0)), "lacks 1001 messages", "leaf link"),
+        ] {
+            let check = of(&own, &copy);
+            assert_eq!(check.verdict, Verdict::Warn, "{check:?}");
+            assert!(check.found.contains(found) && check.to_do.as_ref().unwrap().contains(to_do), "{check:?}");
+        }
+        assert!(!verdicts(&with(&json!({ "streams": [] }), &[])).iter().any(|(name, _)| *name == "share_copies"));
+    }
+
     fn verdicts(shared: &Shared) -> Vec<(&'static str, Verdict)> {
         judge(shared, true, 1_000).into_iter().map(|check| (check.name, check.verdict)).collect()
     }
@@ -203,7 +301,7 @@ mod tests {
     #[test]
     fn sound_sharing_has_no_fault_and_none_has_no_line() {
         let all = verdicts(&with(&json!({}), &[json!({}), json!({})]));
-        assert_eq!(all.len(), 5);
+        assert_eq!(all.len(), 6);
         assert!(all.iter().all(|(_, verdict)| *verdict == Verdict::Ok), "{all:?}");
         let absent: Shared = serde_json::from_value(json!({ "configured": false })).unwrap();
         assert_eq!(judge(&absent, false, 1_000), []);
@@ -245,7 +343,8 @@ mod tests {
     #[test]
     fn nobody_is_missed_while_nothing_gets_through() {
         assert!(verdicts(&with(&json!({}), &[])).contains(&("share_members", Verdict::Warn)));
-        assert_eq!(verdicts(&with(&json!({ "link": { "state": "down" } }), &[])), [("share_link", Verdict::Warn)]);
+        let down = json!({ "link": { "state": "down" }, "streams": [] });
+        assert_eq!(verdicts(&with(&down, &[])), [("share_link", Verdict::Warn)]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -112,6 +112,7 @@ impl Servers {
         let log = self.folder.path().join(format!("n{number}.log"));
         let server = self.all.get_mut(number).context("no such server")?;
         let file = File::options().create(true).append(true).open(&log)?;
+        let before = file.metadata()?.len();
         let process = Command::new(&server.program)
             .arg("--config")
             .arg(&server.config)
@@ -122,7 +123,8 @@ impl Servers {
             .with_context(|| format!("cannot start {}", server.program.display()))?;
         server.process = Some(process);
         let latest = Instant::now() + PATIENCE;
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).is_err() {
+        // A connection to try it would be a failed handshake in its log.
+        while !after(&log, before)?.contains("Server is ready") {
             let ended = server.process.as_mut().and_then(|process| process.try_wait().transpose()).transpose()?;
             if ended.is_some() || Instant::now() > latest {
                 bail!("{} does not start: {}", server.name, fs::read_to_string(&log).unwrap_or_default());
@@ -205,6 +207,11 @@ impl Server {
         self.signal(Signal::SIGCONT)
     }
 
+    /// Has it read its configuration again.
+    pub fn reload(&self) -> Result<()> {
+        self.signal(Signal::SIGHUP)
+    }
+
     fn signal(&self, signal: Signal) -> Result<()> {
         let process = self.process.as_ref().with_context(|| format!("{} does not run", self.name))?;
         Ok(kill(Pid::from_raw(i32::try_from(process.id())?), signal)?)
@@ -217,6 +224,13 @@ impl Drop for Server {
             eprintln!("{} cannot be ended: {error:#}", self.name);
         }
     }
+}
+
+/// What a file has from this byte on.
+fn after(path: &Path, before: u64) -> Result<String> {
+    let text = fs::read(path)?;
+    let new = usize::try_from(before).ok().and_then(|before| text.get(before..)).unwrap_or_default();
+    Ok(String::from_utf8_lossy(new).into_owned())
 }
 
 /// Ports that nobody listens at; between this and the server's start somebody else may take one.

@@ -1,5 +1,6 @@
 //! The gateways that the one that is looked at shares with.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spand_core::sharing::{GatewayId, TapId};
@@ -56,6 +57,7 @@ pub(super) fn view() -> ShareView {
         cells_received: [(GatewayId(2), 5_120), (GatewayId(3), 4_870), (GatewayId(4), 1_030)].into(),
         lag: [(Topic::Closed, Micros(450_000)), (Topic::Open, Micros(120_000))].into(),
         lag_since: [].into(),
+        kept: Arc::default(),
     }
 }
 

@@ -4,5 +4,7 @@ mod faults;
 mod logins;
 mod member;
 mod one_server;
+mod packaged;
 mod refusals;
 mod sites;
+mod two_sites;

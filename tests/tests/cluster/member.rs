@@ -1,20 +1,24 @@
 //! One gateway's end of an exchange.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use spand_core::sharing::GatewayId;
-use spand_share::exchange::{Exchange, Incoming, Link, LinkState, Outgoing, Topic};
+use spand_share::exchange::{Exchange, Incoming, Keeping, KeptSite, Link, LinkState, NotKept, Outgoing, Topic};
 use spand_share::nats::{NatsConfig, NatsExchange};
 use spand_tests::patience::{PATIENCE, awaited};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// What a gateway has in its hands.
 pub(crate) struct Member {
     pub(crate) out: mpsc::Sender<Outgoing>,
     pub(crate) inbox: mpsc::Receiver<Incoming>,
     pub(crate) state: watch::Receiver<LinkState>,
+    /// What keeps cells, by site.
+    reported: Arc<Mutex<Vec<KeptSite>>>,
     /// Of whom which messages were expected out of the stream.
     kept: BTreeSet<(u16, String)>,
 }
@@ -28,13 +32,15 @@ impl Member {
     pub(crate) fn join(config: NatsConfig) -> Self {
         let ((out, outgoing), (incoming, inbox)) = (mpsc::channel(256), mpsc::channel(256));
         let (state, seen) = watch::channel(LinkState::default());
+        let reported = Arc::default();
         tokio::spawn(Box::new(NatsExchange::new(config)).run(Link {
             outgoing,
             cells: incoming.clone(),
             incoming,
             state,
+            kept: Arc::clone(&reported),
         }));
-        Self { out, inbox, state: seen, kept: BTreeSet::new() }
+        Self { out, inbox, state: seen, reported, kept: BTreeSet::new() }
     }
 
     /// Joined and up.
@@ -86,6 +92,31 @@ impl Member {
     /// What is kept may come twice: as it is published, and out of the stream.
     fn is_copy(&self, (from, topic, payload): &(u16, Topic, String)) -> bool {
         *topic == Topic::Closed && self.kept.contains(&(*from, payload.clone()))
+    }
+
+    /// How a site's cells are kept, if the servers reported anything of it.
+    pub(crate) fn reported(&self, site: &str) -> Option<Result<Keeping, NotKept>> {
+        self.reported.lock().iter().find(|kept| kept.site == site).map(|kept| kept.found.clone())
+    }
+
+    /// Waits until they reported that it is kept.
+    pub(crate) async fn kept(&self, site: &str) -> Keeping {
+        let reported = async {
+            loop {
+                if let Some(Ok(keeping)) = self.reported(site) {
+                    return keeping;
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        awaited("what the servers tell", reported).await
+    }
+
+    /// Every message up to this one.
+    pub(crate) async fn until(&mut self, from: u16, topic: Topic, payload: &str) {
+        let expected = (from, topic, payload.to_owned());
+        let came = async { while self.next().await != expected {} };
+        awaited("the message", came).await;
     }
 
     /// That nothing more comes for a while.

@@ -1,4 +1,4 @@
-//! The files of `packaging/nats`, with ports and paths of this machine; and two sites.
+//! The files of `packaging/nats`, with ports and paths of this machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,27 +9,14 @@ use std::time::Duration;
 use anyhow::Result;
 use async_nats::jetstream;
 use rcgen::ExtendedKeyUsagePurpose;
-use spand_core::sharing::GatewayId;
 use spand_share::exchange::{LinkState, Topic};
-use spand_share::nats::{NatsConfig, NatsLogin, NatsTls};
 use spand_tests::access::{Authority, Wanted};
-use spand_tests::cluster::site::copy_stream;
 use spand_tests::cluster::{Ports, Servers};
 use spand_tests::patience::awaited;
 use tokio::time::{sleep, timeout};
 
 use crate::member::Member;
-
-fn packaged(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/nats").join(name);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// What stands in a file, once.
-fn replace(text: &str, what: &str, with: &str) -> String {
-    assert!(text.contains(what), "`{what}` is not in: {text}");
-    text.replace(what, with)
-}
+use crate::packaged::{Known, packaged, replace, with_passwords};
 
 /// The packaged configuration of one of three servers, with the files it names in `folder`.
 fn on_this_machine(number: usize, folder: &Path, ports: &Ports) -> String {
@@ -49,40 +36,9 @@ fn on_this_machine(number: usize, folder: &Path, ports: &Ports) -> String {
     replace(&text, "/var/lib/nats", &folder.join(format!("store{number}")).display().to_string())
 }
 
-/// Gateway N as its user of `users.conf`, with the password of user M.
-fn gateway(servers: &Servers, number: u16, user: u16) -> NatsConfig {
-    let password_file = servers.folder().join(format!("password-{user}"));
-    fs::write(&password_file, format!("word-{user}\n")).expect("a file");
+fn known(servers: &Servers) -> Known {
     let urls = servers.urls().iter().map(|url| url.replace("nats://", "tls://")).collect();
-    NatsConfig {
-        login: Some(NatsLogin::Password { user: format!("gateway-{user}"), password_file }),
-        tls: Some(NatsTls { ca: servers.folder().join("ca.pem"), identity: None }),
-        ..NatsConfig::new(urls, "main", "main", GatewayId(number))
-    }
-}
-
-/// A client as this user.
-fn client(servers: &Servers, user: &str, password: &str) -> async_nats::ConnectOptions {
-    let ca = servers.folder().join("ca.pem");
-    let options = async_nats::ConnectOptions::new().require_tls(true).add_root_certificates(ca);
-    options.user_and_password(user.to_owned(), password.to_owned())
-}
-
-/// The stream of the site, made once by the packaged user for that.
-async fn make_stream(servers: &Servers) -> jetstream::Context {
-    let options = client(servers, "admin", "word-admin");
-    let admin = awaited("the servers", options.connect(&servers.urls()[0])).await.expect("the packaged user");
-    let admin = jetstream::new(admin);
-    let wanted: jetstream::stream::Config = serde_json::from_str(&packaged("stream.json")).expect("a stream");
-    let made = async {
-        // The servers elect a leader first.
-        while let Err(error) = admin.create_stream(wanted.clone()).await {
-            println!("not yet: {error}");
-            sleep(Duration::from_millis(200)).await;
-        }
-    };
-    awaited("the stream", made).await;
-    admin
+    Known { urls, folder: servers.folder().to_owned(), site: "main" }
 }
 
 /// The three servers of a site as they are packaged.
@@ -95,11 +51,7 @@ fn site() -> Result<Option<Servers>> {
     fs::rename(certificate, servers.folder().join("server.pem"))?;
     fs::rename(key, servers.folder().join("server.key"))?;
     fs::write(servers.folder().join("ca.pem"), authority.certificate())?;
-    let users = (1..=2).fold(packaged("users.conf"), |users, user| {
-        replace(&users, &format!("$GATEWAY_{user}_PASSWORD\n"), &format!("\"word-{user}\"\n"))
-    });
-    let users = replace(&users, "$ADMIN_PASSWORD\n", "\"word-admin\"\n");
-    fs::write(servers.folder().join("users.conf"), users)?;
+    fs::write(servers.folder().join("users.conf"), with_passwords(&packaged("users.conf")))?;
     for number in 0..3 {
         servers.start_one(number)?;
     }
@@ -109,14 +61,15 @@ fn site() -> Result<Option<Servers>> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_packaged_site_carries_cells_for_its_users_and_no_one_else() {
     let Some(mut servers) = site().unwrap() else { return };
-    let mut early = Member::join(gateway(&servers, 1, 1));
+    let known = known(&servers);
+    let mut early = Member::join(known.gateway(1, 1));
     let needs = "there is no NATS stream spand-main-main, and the user may not make it";
     let is_named = early.state.wait_for(|state| matches!(state, LinkState::Down(why) if why.contains(needs)));
     awaited("the missing stream is named", is_named).await.expect("the exchange runs");
     drop(early);
-    make_stream(&servers).await;
-    let one = Member::up(gateway(&servers, 1, 1)).await;
-    let mut two = Member::up(gateway(&servers, 2, 2)).await;
+    known.make_stream(&packaged("stream.json")).await;
+    let one = Member::up(known.gateway(1, 1)).await;
+    let mut two = Member::up(known.gateway(2, 2)).await;
     for topic in [Topic::Closed, Topic::Open, Topic::Member] {
         one.send(topic, topic.name()).await;
         loop {
@@ -128,7 +81,7 @@ async fn the_packaged_site_carries_cells_for_its_users_and_no_one_else() {
         }
     }
     // Who writes under another's number is named, and nothing of it arrives.
-    let mut wrong = Member::join(gateway(&servers, 1, 2));
+    let mut wrong = Member::join(known.gateway(1, 2));
     let sentence = wrong.sentence().await;
     let rights = ["may not publish to spand.main.main.", "may not subscribe to spand.main.*.host-1.*"];
     assert!(rights.iter().any(|right| sentence.contains(right)), "{sentence}");
@@ -155,11 +108,12 @@ async fn the_packaged_site_carries_cells_for_its_users_and_no_one_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stolen_password_reaches_nothing_of_another_gateway() {
     let Some(servers) = site().unwrap() else { return };
-    let admin = make_stream(&servers).await;
-    let mut one = Member::up(gateway(&servers, 1, 1)).await;
+    let known = known(&servers);
+    let admin = known.make_stream(&packaged("stream.json")).await;
+    let mut one = Member::up(known.gateway(1, 1)).await;
     let refused = Arc::new(Mutex::new(BTreeSet::new()));
     let seen = Arc::clone(&refused);
-    let options = client(&servers, "gateway-2", "word-2").custom_inbox_prefix("_INBOX.spand-main-2");
+    let options = known.client("gateway-2", "word-2").custom_inbox_prefix("_INBOX.spand-main-2");
     let options = options.event_callback(move |event| {
         if let async_nats::Event::ServerError(error) = event {
             seen.lock().unwrap().insert(error.to_string().to_lowercase());
@@ -236,52 +190,5 @@ async fn a_stolen_password_reaches_nothing_of_another_gateway() {
     assert_eq!(consumers, 0);
     // Who comes now reads and hears as before.
     drop(one);
-    Member::up(gateway(&servers, 1, 1)).await.expect(2, Topic::Closed, "forged").await;
-}
-
-/// A server of site `a` or `b`, of which b's has a leaf link to a's.
-fn of_two_sites(number: usize, folder: &Path, ports: &Ports) -> String {
-    let site = ["a", "b"][number];
-    let leaves = match site {
-        "a" => format!("leafnodes {{ listen: \"127.0.0.1:{}\", no_advertise: true }}", ports.leaves[0]),
-        _ => format!("leafnodes {{ remotes: [{{ url: \"nats://127.0.0.1:{}\" }}] }}", ports.leaves[0]),
-    };
-    let (port, store) = (ports.clients[number], folder.join(site));
-    format!(
-        "server_name: {site}\nlisten: \"127.0.0.1:{port}\"\n{leaves}\n\
-         jetstream {{ store_dir: \"{}\", max_memory_store: 256MB, domain: {site} }}\n",
-        store.display()
-    )
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_sites_know_what_the_other_saw_and_each_goes_on_without_it() {
-    let Some(mut servers) = Servers::with_texts(2, of_two_sites).unwrap() else { return };
-    (0..2).for_each(|number| servers.start_one(number).unwrap());
-    let urls = servers.urls();
-    let of = |site: usize, gateway: u16| NatsConfig {
-        replicas: 1,
-        stream_bytes: 64 << 20,
-        ..NatsConfig::new(vec![urls[site].clone()], "main", ["a", "b"][site], GatewayId(gateway))
-    };
-    // Each makes its site's stream, of which the other site makes a mirror.
-    drop([Member::up(of(0, 1)).await, Member::up(of(1, 2)).await]);
-    copy_stream(&urls[0], "b", 1).await.unwrap();
-    copy_stream(&urls[1], "a", 1).await.unwrap();
-    let (mut one, mut two) = (Member::up(of(0, 1)).await, Member::up(of(1, 2)).await);
-    one.send(Topic::Closed, "of a").await;
-    two.send(Topic::Closed, "of b").await;
-    two.expect(1, Topic::Closed, "of a").await;
-    one.expect(2, Topic::Closed, "of b").await;
-    one.send(Topic::Open, "at once").await;
-    two.expect(1, Topic::Open, "at once").await;
-
-    // Without the other site's server both stay up, and what was written meanwhile arrives when it is back.
-    servers.all()[0].kill().unwrap();
-    two.send(Topic::Closed, "alone").await;
-    let mut late = Member::up(of(1, 3)).await;
-    let of_b = async { while late.next().await != (2, Topic::Closed, "alone".to_owned()) {} };
-    awaited("the site goes on", of_b).await;
-    servers.start_one(0).unwrap();
-    one.wait_up().await;
+    Member::up(known.gateway(1, 1)).await.expect(2, Topic::Closed, "forged").await;
 }

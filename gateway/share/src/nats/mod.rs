@@ -10,6 +10,7 @@
 mod backoff;
 mod catch_up;
 mod config;
+mod copies;
 mod fault;
 mod inbox;
 mod session;

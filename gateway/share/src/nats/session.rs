@@ -9,7 +9,8 @@ use async_nats::jetstream::context::{ContextBuilder, PublishErrorKind};
 use async_nats::jetstream::stream::Config as StreamConfig;
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, Event, ServerAddr, ServerError};
-use futures::{FutureExt, StreamExt, TryStreamExt};
+use futures::{FutureExt, StreamExt};
+use parking_lot::Mutex;
 use strum::VariantArray;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -17,11 +18,12 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::backoff::Backoff;
 use super::catch_up::CatchUp;
+use super::copies;
 use super::fault::Fault;
 use super::inbox::Inbox;
 use super::stream;
 use super::{Nats, set};
-use crate::exchange::{Link, LinkState, MESSAGE_BYTES, Outgoing, Topic};
+use crate::exchange::{KeptSite, Link, LinkState, MESSAGE_BYTES, Outgoing, Topic};
 
 /// An acknowledgement or answer later than this is none.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
@@ -51,6 +53,9 @@ pub(super) enum Ended {
 /// An attempt to write to the stream.
 type Attempt = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
 
+/// A look for streams: their names, and how they are.
+type Look = Pin<Box<dyn Future<Output = (Vec<String>, Vec<KeptSite>)> + Send>>;
+
 /// What a connection is worked with.
 struct Session<'a> {
     nats: &'a Nats,
@@ -77,7 +82,7 @@ pub(super) async fn run(
     link: &mut Link,
     has_been_up: bool,
 ) -> Ended {
-    let Link { outgoing, cells, incoming, state } = link;
+    let Link { outgoing, cells, incoming, state, kept } = link;
     let inbox = Inbox::new(Arc::clone(&nats.subjects), cells.clone(), incoming.clone());
     let made = async {
         let mut session = Session::connect(nats, servers, inbox, *since).await?;
@@ -91,7 +96,8 @@ pub(super) async fn run(
     match session {
         Err(fault) => Ended::Failed(fault, false),
         Ok(mut session) => {
-            let carried = session.carry(outgoing, state, has_been_up).await;
+            let carried = session.carry(outgoing, (state, kept), has_been_up).await;
+            kept.lock().clear();
             *since = SystemTime::now() - UNNOTICED;
             match carried {
                 Ok(()) => Ended::ForGood,
@@ -189,7 +195,7 @@ impl<'a> Session<'a> {
     async fn carry(
         &mut self,
         outgoing: &mut mpsc::Receiver<Outgoing>,
-        state: &watch::Sender<LinkState>,
+        (state, kept): (&watch::Sender<LinkState>, &Mutex<Vec<KeptSite>>),
         has_been_up: bool,
     ) -> Result<(), Fault> {
         let own = self.nats.subjects.stream();
@@ -203,7 +209,7 @@ impl<'a> Session<'a> {
         let (mut attempt, mut tries) = (self.attempt(wait), Backoff::new(FIRST_TRY, LONGEST_TRY));
         let mut look = interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut listing: Option<Pin<Box<dyn Future<Output = Vec<String>> + Send>>> = None;
+        let mut listing: Option<Look> = None;
         loop {
             tokio::select! {
                 event = self.events.recv() => {
@@ -227,11 +233,13 @@ impl<'a> Session<'a> {
                     }
                 },
                 _ = look.tick(), if listing.is_none() => {
-                    listing = Some(streams(self.context.clone(), self.nats.subjects.stream_prefix()).boxed());
+                    let heard = self.inbox.sites(LOOK_EVERY);
+                    listing = Some(copies::look(self.context.clone(), Arc::clone(&self.nats.subjects), heard).boxed());
                 }
-                names = async { Some(listing.as_mut()?.await) }, if listing.is_some() => {
+                Some((names, found)) = async { Some(listing.as_mut()?.await) }, if listing.is_some() => {
                     listing = None;
-                    self.read_all(names.unwrap_or_default());
+                    self.read_all(names);
+                    *kept.lock() = found;
                 }
                 Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
                 message = outgoing.recv() => match message {
@@ -326,18 +334,6 @@ async fn hear(mut subscriber: async_nats::Subscriber, inbox: Inbox) {
     }
 }
 
-/// All sites' streams.
-async fn streams(context: Context, prefix: String) -> Vec<String> {
-    let names: Result<Vec<String>, _> = context.stream_names().try_collect().await;
-    match names {
-        Ok(names) => names.into_iter().filter(|name| name.starts_with(&prefix)).collect(),
-        Err(error) => {
-            tracing::debug!(%error, "cannot list NATS streams");
-            Vec::new()
-        }
-    }
-}
-
 /// Writes nothing to each subject, and waits for the stream to acknowledge its own.
 async fn probe(client: &Client, context: &Context, nats: &Nats) -> Result<(), Fault> {
     let stream = nats.subjects.stream();
@@ -380,6 +376,11 @@ fn fault_of(event: &Event, nats: &Nats, wanted: &StreamConfig, server: &str) -> 
         Event::LameDuckMode => Some(Fault::absence(format!("NATS server {server} is about to stop"))),
         Event::ServerError(ServerError::Other(message)) => {
             let right = Fault::of_right(&nats.subjects, &stream::how_to_make(wanted), message);
+            if let Some(right) = right.as_ref().filter(|_| nats.subjects.is_of_copy(message)) {
+                // It costs what other sites' gateways sent while they are away.
+                nats.say_once(&right.sentence);
+                return None;
+            }
             Some(right.unwrap_or_else(|| Fault::absence(format!("NATS server {server} says: {message}"))))
         }
         Event::ServerError(ServerError::AuthorizationViolation) => {

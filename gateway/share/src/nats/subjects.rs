@@ -60,12 +60,33 @@ impl Subjects {
 
     /// The site's stream.
     pub(super) fn stream(&self) -> String {
-        format!("{}{}", self.stream_prefix(), self.site)
+        self.stream_of(&self.site)
+    }
+
+    /// That of another site, or its copy.
+    pub(super) fn stream_of(&self, site: &str) -> String {
+        format!("{}{site}", self.stream_prefix())
     }
 
     /// How the names of all sites' streams begin. A cluster's name may begin so, too: who reads a stream filters by subject.
     pub(super) fn stream_prefix(&self) -> String {
         format!("{ROOT}-{}-", self.cluster)
+    }
+
+    /// Whether a server's sentence is about the stream of another site.
+    pub(super) fn is_of_copy(&self, message: &str) -> bool {
+        let named = message.split('"').nth(1).and_then(|subject| subject.rsplit('.').next());
+        named.is_some_and(|stream| stream.starts_with(&self.stream_prefix()) && stream != self.stream())
+    }
+
+    /// The site of a subject.
+    pub(super) fn site_of(subject: &str) -> Option<&str> {
+        subject.split('.').nth(2)
+    }
+
+    /// This gateway's site.
+    pub(super) fn site(&self) -> &str {
+        &self.site
     }
 
     /// Who wrote to a subject, and about what. `None` where no gateway of this cluster writes there.
@@ -130,5 +151,13 @@ mod tests {
         ] {
             assert_eq!(subjects.author(foreign), None, "{foreign}");
         }
+    }
+    #[test]
+    fn a_right_to_a_copy_is_not_one_to_the_own_stream() {
+        let subjects = Subjects::new("c", "here", GatewayId(7));
+        let of = |subject: &str| subjects.is_of_copy(&format!("Permissions Violation for Publish to \"{subject}\""));
+        assert!(of("$JS.API.STREAM.INFO.spand-c-there") && of("$JS.API.DIRECT.GET.spand-c-there"));
+        assert!(!of("$JS.API.STREAM.INFO.spand-c-here") && !of("$JS.API.DIRECT.GET.spand-c-here"));
+        assert!(!of("spand.c.here.closed.7") && !of("_INBOX.spand-c-7.x") && !subjects.is_of_copy("Stale Connection"));
     }
 }

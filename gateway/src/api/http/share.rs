@@ -9,7 +9,7 @@ use serde::Serialize;
 use spand_core::sharing::{GatewayId, TapId};
 use spand_proto::operator::rfc3339_ms;
 use spand_proto::units::{Micros, Timestamp};
-use spand_share::exchange::{LinkState, Topic};
+use spand_share::exchange::{KeptSite, LinkState, NotKept, Topic};
 use spand_share::format::Member;
 use spand_share::{Incompatible, MemberView, ShareMeasures, ShareStatus, ShareView};
 
@@ -46,6 +46,7 @@ struct SharingDocument {
     /// `null`: the tap is this gateway's alone.
     mirror_group: Option<u16>,
     link: LinkDocument,
+    streams: Vec<StreamDocument>,
     members: Vec<MemberDocument>,
     lag: LagDocument,
     cells_taken: u64,
@@ -66,6 +67,19 @@ struct LinkDocument {
     since: Option<String>,
     /// Why it is down.
     reason: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct StreamDocument {
+    site: String,
+    /// Why the rest is `null`.
+    fault: Option<&'static str>,
+    replicas: Option<usize>,
+    replicas_current: Option<usize>,
+    /// `null` where it is no copy.
+    lag_messages: Option<u64>,
+    /// `null` too before it heard its source.
+    lag_s: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -110,6 +124,7 @@ impl SharingDocument {
             site: view.site.clone(),
             mirror_group: own.tap.group(),
             link: LinkDocument::new(&view, now),
+            streams: view.kept.lock().iter().map(StreamDocument::new).collect(),
             lag: LagDocument { closed_s: lag(Topic::Closed), open_s: lag(Topic::Open) },
             members: view.members.iter().map(|known| MemberDocument::new(known, &view, measures, &seats)).collect(),
             cells_taken: measures.cells_taken.get(),
@@ -135,6 +150,21 @@ impl LinkDocument {
             LinkState::Down(why) => ("down", Some(why.clone())),
         };
         Self { state, since, reason }
+    }
+}
+
+impl StreamDocument {
+    fn new(KeptSite { site, found }: &KeptSite) -> Self {
+        let keeping = found.as_ref().ok();
+        let copy = keeping.and_then(|keeping| keeping.copy.as_ref());
+        Self {
+            site: site.clone(),
+            fault: found.as_ref().err().copied().map(NotKept::name),
+            replicas: keeping.map(|keeping| keeping.replicas),
+            replicas_current: keeping.map(|keeping| keeping.current),
+            lag_messages: copy.map(|lag| lag.messages),
+            lag_s: copy.and_then(|lag| lag.heard).map(|heard| heard.as_secs_f64()),
+        }
     }
 }
 

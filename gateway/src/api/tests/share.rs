@@ -1,13 +1,14 @@
 //! What a gateway shares with others, and who they are.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use spand_core::sharing::{Notice, TapId};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Micros;
-use spand_share::exchange::{LinkState, Topic};
+use spand_share::exchange::{Keeping, KeptSite, Lag, LinkState, NotKept, Topic};
 use spand_share::format::Member;
 use spand_share::{Incompatible, MemberView};
 
@@ -35,7 +36,16 @@ fn member(gateway: u16, tap: TapId) -> Member {
 fn view() -> ShareView {
     let (of_two, now) = (TapId::of_gateway(GatewayId(2)), Instant::now());
     let known = |member, clock_ahead_us, incompatible| MemberView { member, heard: now, clock_ahead_us, incompatible };
+    let lag = Lag { messages: 4, heard: Some(Duration::from_millis(1_500)) };
+    let kept = [
+        ("a", Ok(Keeping { current: 2, replicas: 3, copy: None })),
+        ("b", Ok(Keeping { current: 3, replicas: 3, copy: Some(lag) })),
+        ("c", Err(NotKept::Missing)),
+        ("d", Err(NotKept::NoAnswer)),
+    ];
+    let kept: Vec<KeptSite> = kept.into_iter().map(|(site, found)| KeptSite { site: site.to_owned(), found }).collect();
     ShareView {
+        kept: Arc::new(Mutex::new(kept)),
         link: LinkState::Down("no server answers".to_owned()),
         since: Some(now),
         own: Some(member(1, TapId::of_group(7))),
@@ -79,9 +89,23 @@ async fn the_link_the_members_and_what_came_of_each_are_shown() {
         assert!(known["last_heard_age_s"].take().as_f64().unwrap() < 600.0);
     }
     let members = share["members"].take();
+    let none = json!(null);
+    let stream = |site: &str, fault: &Value, [replicas, current]: [&Value; 2], [messages, s]: [&Value; 2]| {
+        json!({
+            "site": site, "fault": fault, "replicas": replicas, "replicas_current": current,
+            "lag_messages": messages, "lag_s": s
+        })
+    };
+    let expected = json!([
+        stream("a", &none, [&json!(3), &json!(2)], [&none, &none]),
+        stream("b", &none, [&json!(3), &json!(3)], [&json!(4), &json!(1.5)]),
+        stream("c", &json!("missing"), [&none, &none], [&none, &none]),
+        stream("d", &json!("no_answer"), [&none, &none], [&none, &none]),
+    ]);
+    assert_eq!(share["streams"].take(), expected);
     let expected = json!({
         "configured": true, "at": "1970-01-01T00:00:10.000Z", "gateway": 1, "cluster": "main", "site": "a", "mirror_group": 7,
-        "link": { "state": "down", "since": null, "reason": "no server answers" }, "members": null,
+        "link": { "state": "down", "since": null, "reason": "no server answers" }, "streams": null, "members": null,
         "lag": { "closed_s": 0.45, "open_s": null }, "cells_taken": 0, "cells_known": 0, "cells_dropped": 0,
         "notices_dropped": 0, "messages_refused_by_reason": {}, "cells_refused_by_reason": {}, "agents": 0,
         "seats_elsewhere": 2, "subscriptions_adopted": 0
