@@ -85,7 +85,7 @@ pub struct GatewayLabel {
 /// Label of a tap.
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 pub struct TapLabel {
-    tap: String,
+    pub(super) tap: String,
 }
 
 /// Reasons that are of a message alone.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -98,10 +99,14 @@ fn join_by(exchange: impl Exchange, own: &Member, ahead: Micros) -> Gateway {
 impl Gateway {
     /// Has seen three connections.
     fn saw(&mut self, segments: f64) {
+        self.saw_connections(0..3, segments);
+    }
+
+    fn saw_connections(&mut self, connections: Range<u64>, segments: f64) {
         let limit = NonZeroUsize::new(1).unwrap();
         let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::Robust, 0);
         table.changed_records(0);
-        for connection in 0..3 {
+        for connection in connections {
             table.add(&sample(connection, segments));
         }
         let (network, record) = table.changed_records(1).remove(0);
@@ -456,6 +461,26 @@ fn a_gateway_that_names_another_s_tap_as_its_own_changes_nothing() {
     };
     until(&mut gateways, "its cells are refused", |gateways, _| refused(&gateways[0]) > 0);
     assert_eq!(gateways[0].turn(), None);
+}
+
+#[test]
+fn a_tap_that_lies_far_from_two_others_is_named_once_its_cells_came() {
+    let hub = MemoryHub::new();
+    let mut gateways = [1, 2, 3].map(|number| join(&hub, &member(number)));
+    gateways[0].saw_connections(0..14, 20.0);
+    gateways[1].saw_connections(20..34, 21.0);
+    gateways[2].saw_connections(40..54, 90.0);
+    let named = |gateway: &Gateway, tap: &str| {
+        let label = TapLabel { tap: tap.to_owned() };
+        gateway.sharing.status().measures().outliers.get(&label).map_or(0, |counter| counter.get())
+    };
+    until(&mut gateways, "all cells are there", |gateways, _| gateways.iter().all(|one| taken(one) == 2));
+    for gateway in &mut gateways {
+        // An estimate is evaluated a while after cells came.
+        gateway.now = START.after(Micros::from_secs(5));
+    }
+    until(&mut gateways, "it is named", |gateways, _| gateways[..2].iter().all(|one| named(one, "gateway 3") > 0));
+    assert!(gateways.iter().all(|one| named(one, "gateway 1") == 0 && named(one, "gateway 2") == 0));
 }
 
 #[test]
