@@ -37,12 +37,13 @@ fn workspace() -> &'static Path {
 }
 
 fn rules() -> Deny {
-    toml::from_str(&fs::read_to_string(workspace().join("deny.toml")).unwrap()).unwrap()
+    let text = fs::read_to_string(workspace().join("deny.toml")).expect("deny.toml is there");
+    toml::from_str(&text).expect("deny.toml is one")
 }
 
 fn metadata(target: &str) -> Metadata {
     let options = ["--locked", "--filter-platform", target].map(str::to_owned);
-    MetadataCommand::new().current_dir(workspace()).other_options(options).exec().unwrap()
+    MetadataCommand::new().current_dir(workspace()).other_options(options).exec().expect("cargo metadata runs")
 }
 
 /// All packages that both programs are built from, on the machines for which they are released.
