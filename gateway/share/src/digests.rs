@@ -9,13 +9,13 @@ use spand_core::window::cells::Digest;
 use super::format::{AGAIN_AT_ONCE, Member};
 
 /// A gateway that is behind reads on for this long.
-const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(10) };
+const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(4) };
 /// Until a bucket is asked for once more, and how often it is in all.
 const AGAIN: Duration = if cfg!(test) { Duration::from_millis(400) } else { Duration::from_secs(30) };
 const TIMES: u32 = 3;
 /// In this time one gateway is sent [`ANSWERS`] buckets at most: for each of them all networks are gone through.
 const HEEDED: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(10) };
-const ANSWERS: usize = 2 * AGAIN_AT_ONCE;
+const ANSWERS: usize = AGAIN_AT_ONCE;
 
 /// Buckets of others that differ, and those of this gateway that others were sent.
 #[derive(Debug, Default)]

@@ -309,6 +309,11 @@ impl Hub {
         }
     }
 
+    /// What became of cells at each engine.
+    fn counts(&self) -> Vec<EngineCounts> {
+        self.engines.iter().map(|end| end.counts.lock().clone()).collect()
+    }
+
     /// Asks other gateways for what did not come of them.
     fn ask_for_missing(&mut self, counts: &[EngineCounts]) {
         // What came waits for an engine.
@@ -410,8 +415,7 @@ impl Hub {
     /// Says who this gateway is, and forgets who is gone.
     fn announce(&mut self) {
         let clock = self.clock.now();
-        let counts: Vec<_> = self.engines.iter().map(|end| end.counts.lock().clone()).collect();
-        self.ask_for_missing(&counts);
+        let counts = self.counts();
         let digests = Self::sent(&counts, clock, self.bucket_nanos());
         let payload = write_member(self.members.own(clock, digests));
         if self.state.carries() {
@@ -488,6 +492,7 @@ impl Hub {
                             self.announce();
                         }
                     }
+                    self.ask_for_missing(&self.counts());
                 }
                 Ok(_) => drop(self.status.measures.refused.get_or_create(&refused(OTHER_GATEWAY)).inc()),
                 Err(error) => self.unreadable(message.gateway, &error),

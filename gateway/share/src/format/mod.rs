@@ -130,7 +130,7 @@ pub fn kind_of_message(message: &[u8]) -> Option<Kind> {
 }
 
 /// Most buckets that are asked for at once.
-pub const AGAIN_AT_ONCE: usize = 8;
+pub const AGAIN_AT_ONCE: usize = 16;
 
 /// The message that asks for the closed cells of these buckets.
 pub fn write_again(buckets: &[u64]) -> Vec<u8> {
