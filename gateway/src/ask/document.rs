@@ -156,7 +156,7 @@ fn names(document: &Value, lines: &[(&'static str, Cell)], width: Width) -> Stri
 fn rows<const N: usize>(list: &Value, fields: &[Field; N], width: Width, heading: bool) -> String {
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
     if list.is_empty() {
-        return "none".to_owned();
+        return if heading { "none" } else { "" }.to_owned();
     }
     let cells = list.iter().map(|one| fields.map(|(column, least, cell)| column.padded(&cell(one), least)));
     let (table, left_out) = fitted(&fields.map(|(column, ..)| column), cells, width);

@@ -145,7 +145,7 @@ pub struct Page {
 
 /// Asks, prints, and with `--watch` goes on with that.
 pub fn run(command: &Command) -> Result<(), Failure> {
-    let (kind, how) = (command.kind(), command.how());
+    let (_, _, how) = command.parts();
     let gateway = Gateway::new(&how.url, how.ca.as_deref(), how.user.as_deref(), how.password_file.as_deref())?;
     let terminal = io::stdout().is_terminal();
     // What is no screen needs no fit.
@@ -153,7 +153,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     let mut first = true;
     loop {
         let before = before(how, terminal, first);
-        if !once(command, kind, &gateway, width, before)? {
+        if !once(command, &gateway, width, before)? {
             return Ok(());
         }
         let Some(seconds) = how.watch else { return Ok(()) };
@@ -172,26 +172,17 @@ const fn before(how: &How, terminal: bool, first: bool) -> &'static str {
 }
 
 /// Prints one answer, `before` first. Whether somebody still reads.
-fn once(
-    command: &Command,
-    kind: Printed,
-    gateway: &Gateway,
-    width: Width,
-    mut before: &'static str,
-) -> Result<bool, Failure> {
-    let page = command.page();
-    let mut offset = page.map_or(0, |page| page.offset);
-    let first = offset;
+fn once(command: &Command, gateway: &Gateway, width: Width, mut before: &'static str) -> Result<bool, Failure> {
+    let (printed, page, how) = command.parts();
+    let first = page.map_or(0, |page| page.offset);
+    let mut offset = first;
     loop {
         let body = gateway.ask(&command.path(offset))?;
         let document: Value = serde_json::from_str(&body).map_err(|_| gateway.no_gateway())?;
         let next = document["next_offset"].as_u64().filter(|next| *next > offset);
         let more = next.filter(|_| page.is_some_and(|page| page.all));
-        let text = if command.how().json {
-            body
-        } else {
-            kind.text(&document, width, offset == first, if more.is_none() { next } else { None })
-        };
+        let rest = if more.is_some() { None } else { next };
+        let text = if how.json { body } else { printed.text(&document, width, offset == first, rest) };
         if !print(before, &text)? {
             return Ok(false);
         }
@@ -211,39 +202,22 @@ fn print(before: &str, text: &str) -> Result<bool, Failure> {
 }
 
 impl Command {
-    const fn how(&self) -> &How {
+    /// What is printed, which part of a list, and how it is asked for.
+    const fn parts(&self) -> (Printed, Option<&Page>, &How) {
         match self {
-            Self::Status { how }
-            | Self::Networks { how, .. }
-            | Self::Network { how, .. }
-            | Self::Agents { how, .. }
-            | Self::Benefit { how }
-            | Self::Events { how, .. } => how,
-        }
-    }
-
-    const fn page(&self) -> Option<&Page> {
-        match self {
-            Self::Networks { page, .. } | Self::Agents { page, .. } => Some(page),
-            _ => None,
-        }
-    }
-
-    const fn kind(&self) -> Printed {
-        match self {
-            Self::Status { .. } => Printed::Status,
-            Self::Networks { .. } => Printed::Networks,
-            Self::Network { .. } => Printed::Network,
-            Self::Agents { .. } => Printed::Agents,
-            Self::Benefit { .. } => Printed::Benefit,
-            Self::Events { .. } => Printed::Events,
+            Self::Status { how } => (Printed::Status, None, how),
+            Self::Networks { page, how, .. } => (Printed::Networks, Some(page), how),
+            Self::Network { how, .. } => (Printed::Network, None, how),
+            Self::Agents { page, how } => (Printed::Agents, Some(page), how),
+            Self::Benefit { how } => (Printed::Benefit, None, how),
+            Self::Events { how, .. } => (Printed::Events, None, how),
         }
     }
 
     /// What is asked for, of a list from `offset` on.
     fn path(&self, offset: u64) -> String {
         let mut parameters: Vec<(&str, String)> = Vec::new();
-        if let Some(page) = self.page() {
+        if let (_, Some(page), _) = self.parts() {
             // The first page is small, so that it is there at once.
             let limit = if page.all && offset > page.offset { WHOLE_PAGE } else { page.limit };
             parameters.extend([("limit", limit.to_string()), ("offset", offset.to_string())]);
@@ -290,10 +264,10 @@ mod tests {
 
     #[test]
     fn only_a_terminal_that_is_watched_is_cleared() {
-        let cleared = |line: &str, terminal| before(command(line).how(), terminal, false);
+        let cleared = |line: &str, terminal| before(command(line).parts().2, terminal, false);
         assert_eq!(cleared("- status --watch", true), CLEAR);
         assert_eq!(cleared("- status --watch", false), "\n");
-        assert_eq!(before(command("- status --watch").how(), false, true), "");
+        assert_eq!(before(command("- status --watch").parts().2, false, true), "");
         for line in ["- status", "- status --watch=2 --json", "- status --json"] {
             assert_eq!(cleared(line, true), "", "{line}");
         }
