@@ -9,11 +9,11 @@ use spand_proto::operator::{Failure, USAGE, or_default};
 
 use crate::api::{Access, password_line};
 use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory, renamed_warnings};
-use crate::{cert, doctor, password, replay, reset_experiment};
+use crate::{ask, cert, doctor, password, replay, reset_experiment};
 
 /// The performance gateway: watches mirrored traffic and advises hosts how to start TCP connections.
 ///
-/// Exit codes: 0 done; 1 the environment is at fault (a file or interface that cannot be read, a port in use, a missing
+/// Exit codes: 0 done; 1 the environment is at fault (a file or interface that cannot be read, a port in use, no gateway, a missing
 /// privilege); 2 `doctor` found something at fault; 64 the command line or the configuration is.
 #[derive(Debug, Parser)]
 #[command(name = "spand-gateway", version, propagate_version = true, disable_help_subcommand = true)]
@@ -63,6 +63,9 @@ pub enum Command {
     },
     /// Look for the usual faults of gateway, host and mirror port, and say what to do; changes nothing
     Doctor(doctor::Arguments),
+    /// Ask a running gateway
+    #[command(flatten)]
+    Ask(ask::Command),
 }
 
 /// The whole program: reads the command line, runs the command, says why it failed, and returns the exit code.
@@ -96,6 +99,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::CheckConfig { config } => check(&config),
         Command::ResetExperiment { config, store } => reset_experiment(&config, store),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Ask(command) => ask::run(&command),
     }
 }
 

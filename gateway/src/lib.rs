@@ -11,9 +11,11 @@
 )]
 
 pub mod api;
+pub mod ask;
 pub mod cert;
 pub mod cli;
 pub mod config;
+mod conversation;
 mod descriptors;
 pub mod doctor;
 pub mod opening;

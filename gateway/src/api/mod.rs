@@ -51,6 +51,7 @@ use self::holdings::Holdings;
 #[cfg(fuzzing)]
 pub use self::http::fuzzing;
 pub use self::http::paths;
+pub(crate) use self::http::sorts;
 use self::listener::Listener;
 pub use self::listener::Listening;
 use self::metrics::{ApiMeasures, Metrics};

@@ -4,7 +4,6 @@
 //! the interfaces are looked at for as long. What is judged is the same either way ([`seen::Seen`]), and so are the
 //! sentences ([`judge`]). Without the password of a gateway that requires one, only its readiness is known.
 
-mod conversation;
 mod gateways;
 mod host;
 mod judge;
@@ -24,9 +23,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use spand_proto::operator::{Check, Diagnosis, Failure, judge_broken, judge_configuration, or_default};
 
 use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory};
+use crate::conversation::Manner;
 use crate::password;
 
-use self::conversation::Manner;
 use self::running::Answer;
 
 /// Arguments of `doctor`.

@@ -1,6 +1,6 @@
 //! A gateway that runs, asked over its own HTTP interface.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -8,11 +8,11 @@ use serde::de::DeserializeOwned;
 use spand_core::counters::{OTHER_PROTOCOLS, OtherProtocol};
 use spand_proto::operator::Check;
 
-use super::conversation::{Manner, PATIENCE};
 use super::judge;
 use super::seen::Seen;
 use super::shared::Shared;
 use crate::config::Config;
+use crate::conversation::Manner;
 
 /// What came back.
 #[derive(Debug)]
@@ -180,18 +180,7 @@ fn refusal(answer: Result<Option<(u16, String)>, String>) -> Answer {
 /// Status and body of one answer; `None` where nobody listens.
 fn question(listen: SocketAddr, manner: &Manner, path: &str) -> Result<Option<(u16, String)>, String> {
     let address = reached(listen);
-    let Ok(stream) = TcpStream::connect_timeout(&address, PATIENCE) else { return Ok(None) };
-    let answer = manner.ask(stream, address, path).map_err(|error| error.to_string())?;
-    let (status, body) = parts(&answer).ok_or("it is not an HTTP server")?;
-    let status = status.parse().map_err(|_| "it is not an HTTP server")?;
-    Ok(Some((status, body.to_owned())))
-}
-
-/// Status and body. The documents asked for here come in one piece.
-fn parts(answer: &str) -> Option<(&str, &str)> {
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    let status = head.strip_prefix("HTTP/1.1 ")?.split_whitespace().next()?;
-    Some((status, body))
+    manner.question(&address.ip().to_string(), address.port(), path)
 }
 
 /// Whether every part works.

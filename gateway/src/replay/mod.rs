@@ -30,6 +30,7 @@ use spand_proto::units::Timestamp;
 pub use command::{Arguments, Format, TunnelKinds, run};
 pub use drive::{Options, replay};
 pub use moments::{Moment, Moments, NotAMoment};
+pub(crate) use output::fit;
 pub use output::{Output, Show, Sort, Width};
 pub use row::{FlowRow, NetworkRow};
 pub use summary::{SenderRow, Summary};

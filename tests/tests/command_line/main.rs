@@ -1,7 +1,9 @@
-//! The command lines of the programs: docs/cli.md beside them, what wrong input comes to, and what a machine that is too busy does.
+//! The command lines of the programs: docs/cli.md beside them, what wrong input comes to, what a machine that is too busy does,
+//! and what the commands print that ask a running gateway.
 //!
 //! A program of its own: started under the name of one of the product's programs it is that program.
 
+mod ask;
 mod busy;
 mod page;
 mod wrong;
@@ -10,7 +12,7 @@ use std::process::ExitCode;
 
 use spand_tests::product::standing_in::{Case, run_all, stand_in};
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 13] = [
     ("the page has every command, option and default", || {
         page::the_page_has_every_command_option_and_default();
         Ok(())
@@ -27,6 +29,12 @@ const CASES: [Case; 7] = [
     ("what an agent is given wrongly", wrong::agent),
     ("what the demo, the dashboard and the benefit are given wrongly", wrong::shows),
     ("a machine that is too busy", busy::is_named),
+    ("asked: tables", ask::tables),
+    ("asked: JSON as it came", ask::json),
+    ("asked: again and again", ask::again),
+    ("asked: what goes wrong", ask::faults),
+    ("asked: passwords and TLS", ask::passwords),
+    ("asked: the first row of many networks", ask::first_row),
 ];
 
 fn main() -> ExitCode {

@@ -96,7 +96,12 @@ pub(super) fn answers(walk: &mut Walk, stage: &Stage) -> Result<()> {
 }
 
 /// What the commands print.
-pub(super) fn commands(walk: &mut Walk) -> Result<()> {
+pub(super) fn commands(walk: &mut Walk, stage: &Stage) -> Result<()> {
+    let url = format!("http://{}", stage.address());
+    for question in ["status", "networks", "network 100.64.1.0/24", "agents", "benefit", "events"] {
+        let question: Vec<_> = question.split(' ').chain(["--json", "--url", &url]).collect();
+        walk.command(Origin::V1, "spand-gateway", &question)?;
+    }
     let config = walk.path("gateway.toml");
     std::fs::write(&config, "[capture]\ninterfaces = [\"eth0\"]\n\n[store]\nenabled = false\n")?;
     let config = config.to_str().context("a path in UTF-8")?.to_owned();

@@ -46,7 +46,7 @@ fn every_document() -> Result<()> {
     let mut walk = Walk::new()?;
     let stage = gateway::stage(&walk.namespace)?;
     gateway::answers(&mut walk, &stage)?;
-    gateway::commands(&mut walk)?;
+    gateway::commands(&mut walk, &stage)?;
     agent::commands(&mut walk, &stage)?;
     drop(stage);
 

@@ -49,6 +49,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use self::problem::Problem;
+pub(crate) use self::sort::sorts;
 use super::access::Expected;
 use super::connection::{Connection, Peer};
 use super::gate::Outgoing;

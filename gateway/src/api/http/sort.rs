@@ -28,6 +28,11 @@ pub(super) const SORTS: [(&str, Sort); 7] = [
     ("confidence", Sort::Confidence),
 ];
 
+/// The names of all of them.
+pub(crate) fn sorts() -> impl Iterator<Item = &'static str> {
+    SORTS.iter().map(|(name, _)| *name)
+}
+
 /// Which part of a list, and how it is sorted: those that lack the value come last either way, and equal ones in order of
 /// prefix.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use std::env;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle};
 
 /// What stands where there is no value.
-pub(super) const NONE: &str = "–";
+pub(crate) const NONE: &str = "–";
 /// One line under the header, nothing else: what a person reads, `awk` can read too.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─'));
 /// Blanks between two columns.
@@ -36,19 +36,19 @@ impl Width {
     }
 
     /// The characters beside a column of names, the longest of which this is.
-    pub(super) fn beside(self, name: &str) -> usize {
+    pub(crate) fn beside(self, name: &str) -> usize {
         self.0.map_or(usize::MAX, |limit| usize::from(limit.saturating_sub(GAP)).saturating_sub(name.len()))
     }
 
     /// The characters, where there is a limit.
-    pub(super) fn limit(self) -> Option<u16> {
+    pub(crate) fn limit(self) -> Option<u16> {
         self.0
     }
 }
 
 /// A column.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Column {
+pub(crate) struct Column {
     title: &'static str,
     /// 0 stays; of the others the one with the highest number is left out first.
     rank: u8,
@@ -59,23 +59,28 @@ pub(super) struct Column {
 
 impl Column {
     /// A column of numbers.
-    pub(super) const fn number(title: &'static str, rank: u8) -> Self {
+    pub(crate) const fn number(title: &'static str, rank: u8) -> Self {
         Self { title, rank, text: false, breaks: false }
     }
 
     /// A column of text.
-    pub(super) const fn text(title: &'static str, rank: u8) -> Self {
+    pub(crate) const fn text(title: &'static str, rank: u8) -> Self {
         Self { title, rank, text: true, breaks: false }
     }
 
     /// A column of addresses, of which two long ones need more room than there is.
-    pub(super) const fn breaking(title: &'static str) -> Self {
+    pub(crate) const fn breaking(title: &'static str) -> Self {
         Self { title, rank: 0, text: true, breaks: true }
+    }
+
+    /// A cell as wide as `least` at least.
+    pub(crate) fn padded(self, cell: &str, least: usize) -> String {
+        if self.text { format!("{cell:<least$}") } else { format!("{cell:>least$}") }
     }
 }
 
 /// A table of `columns`, fitted into `width`; and whether a column was left out.
-pub(super) fn fitted<const N: usize>(
+pub(crate) fn fitted<const N: usize>(
     columns: &[Column; N],
     rows: impl Iterator<Item = [String; N]>,
     width: Width,
@@ -118,7 +123,7 @@ pub(super) fn fitted<const N: usize>(
 }
 
 /// A table of names and what they stand for, which breaks where it must.
-pub(super) fn named(rows: impl Iterator<Item = (&'static str, String)>, width: Width) -> Table {
+pub(crate) fn named(rows: impl Iterator<Item = (&'static str, String)>, width: Width) -> Table {
     let mut table = plain();
     table.add_rows(rows.map(|(name, text)| [name.to_owned(), text]));
     for (cells, gap) in table.column_iter_mut().zip([GAP, 0]) {
@@ -141,7 +146,7 @@ fn plain() -> Table {
 }
 
 /// The lines, without blanks at their ends.
-pub(super) fn text(table: &Table) -> String {
+pub(crate) fn text(table: &Table) -> String {
     let lines = table.lines().map(|line| line.trim_end().to_owned());
     lines.collect::<Vec<_>>().join("\n")
 }

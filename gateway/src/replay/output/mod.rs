@@ -1,7 +1,7 @@
 //! What `replay` prints on standard output, in one of three forms.
 
 mod csv;
-mod fit;
+pub(crate) mod fit;
 mod json;
 mod summary;
 mod table;

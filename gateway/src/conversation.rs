@@ -1,7 +1,8 @@
-//! One question over HTTP, on one connection: in the clear, or by TLS with a gateway that has to show the configured certificate.
+//! One question over HTTP, on one connection: in the clear, or by TLS with a gateway that has to show the configured certificate, or one
+//! of an authority.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,56 +11,88 @@ use base64::prelude::BASE64_STANDARD;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, StreamOwned,
+};
 use spand_proto::operator::Failure;
 
 use crate::config::Config;
 use crate::tls::Files;
 
 /// Longest wait for a connection, and for an answer.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Largest answer that is read, in bytes.
 const MOST_BYTES: u64 = 8 << 20;
 
-/// How a gateway is asked: what it proves itself by, and what the person at the doctor's proves themselves by.
+/// How a gateway is asked: what it proves itself by, and what the person who asks proves themselves by.
 #[derive(Debug, Default)]
-pub(super) struct Manner {
+pub(crate) struct Manner {
     tls: Option<Arc<ClientConfig>>,
     authorization: Option<String>,
 }
 
 impl Manner {
     /// As the configuration says. `person` is a name of `admin.passwords` and the password.
-    pub(super) fn of(config: &Config, person: Option<(&str, &str)>) -> Result<Self, Failure> {
+    pub(crate) fn of(config: &Config, person: Option<(&str, &str)>) -> Result<Self, Failure> {
         let own = if config.admin.tls { Files::read(&config.tls)? } else { None };
         let own = own.map(|files| files.own_certificate()).transpose()?;
+        Ok(Self::with(own.map(only).transpose()?, person))
+    }
+
+    /// In the clear, or by TLS with a gateway whose certificate an authority of these signed.
+    pub(crate) fn trusting(
+        authorities: Option<Vec<CertificateDer<'static>>>,
+        person: Option<(&str, &str)>,
+    ) -> Result<Self, Failure> {
+        Ok(Self::with(authorities.map(signed_by).transpose()?, person))
+    }
+
+    fn with(tls: Option<ClientConfig>, person: Option<(&str, &str)>) -> Self {
         let authorization = person.map(|(name, password)| {
             let pair = BASE64_STANDARD.encode(format!("{name}:{password}"));
             format!("Authorization: Basic {pair}\r\n")
         });
-        Ok(Self { tls: own.map(only).transpose()?.map(Arc::new), authorization })
+        Self { tls: tls.map(Arc::new), authorization }
     }
 
     /// Whether the person proves themselves.
-    pub(super) const fn has_password(&self) -> bool {
+    pub(crate) const fn has_password(&self) -> bool {
         self.authorization.is_some()
     }
 
-    /// Asks for `path`: all that came back.
-    pub(super) fn ask(&self, stream: TcpStream, address: SocketAddr, path: &str) -> io::Result<String> {
+    /// Status and body of the answer about `path` at a host, which is an address or a name; `None` where nobody listens.
+    pub(crate) fn question(&self, host: &str, port: u16, path: &str) -> Result<Option<(u16, String)>, String> {
+        let mut addresses = (host, port).to_socket_addrs().map_err(|error| error.to_string())?;
+        let stream = addresses.find_map(|address| TcpStream::connect_timeout(&address, PATIENCE).ok());
+        let Some(stream) = stream else { return Ok(None) };
+        let answer = self.ask(stream, host, port, path).map_err(|error| error.to_string())?;
+        let (status, body) = parts(&answer).ok_or("it is not an HTTP server")?;
+        let status = status.parse().map_err(|_| "it is not an HTTP server")?;
+        Ok(Some((status, body.to_owned())))
+    }
+
+    fn ask(&self, stream: TcpStream, host: &str, port: u16, path: &str) -> io::Result<String> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let proof = self.authorization.as_deref().unwrap_or_default();
-        let question = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{proof}Connection: close\r\n\r\n");
+        let written = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let question = format!("GET {path} HTTP/1.1\r\nHost: {written}\r\n{proof}Connection: close\r\n\r\n");
         match &self.tls {
             None => talk(stream, &question),
             Some(tls) => {
-                let name = ServerName::IpAddress(address.ip().into());
+                let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
                 let connection = ClientConnection::new(Arc::clone(tls), name).map_err(io::Error::other)?;
                 talk(StreamOwned::new(connection, stream), &question)
             }
         }
     }
+}
+
+/// Status and body. The documents asked for here come in one piece.
+fn parts(answer: &str) -> Option<(&str, &str)> {
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.strip_prefix("HTTP/1.1 ")?.split_whitespace().next()?;
+    Some((status, body))
 }
 
 fn talk(mut stream: impl Read + Write, question: &str) -> io::Result<String> {
@@ -71,6 +104,15 @@ fn talk(mut stream: impl Read + Write, question: &str) -> io::Result<String> {
         read => drop(read?),
     }
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// Takes certificates that one of these authorities signed.
+fn signed_by(authorities: Vec<CertificateDer<'static>>) -> Result<ClientConfig, Failure> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(authorities);
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().map_err(Failure::environment)?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// Takes one certificate and no other, whatever its names and dates: it is the gateway's of this configuration.

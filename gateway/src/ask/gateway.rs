@@ -1,0 +1,125 @@
+//! The gateway that is asked, and the sentence where it does not answer.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::str::FromStr;
+
+use axum::http::Uri;
+use serde_json::Value;
+use spand_proto::operator::Failure;
+use spand_proto::tls::PemFile;
+
+use super::document::printable;
+use crate::conversation::Manner;
+
+/// Where a gateway answers.
+#[derive(Clone, Debug)]
+pub(super) struct Url {
+    text: String,
+    tls: bool,
+    host: String,
+    port: u16,
+}
+
+impl FromStr for Url {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = || {
+            let uri: Uri = text.parse().ok()?;
+            let tls = match uri.scheme_str()? {
+                "http" => false,
+                "https" => true,
+                _ => return None,
+            };
+            let whole = uri.path_and_query().is_none_or(|path| path == "/") && !uri.authority()?.as_str().contains('@');
+            let host = uri.host()?.trim_matches(['[', ']']).to_owned();
+            let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
+            whole.then(|| Self { text: text.trim_end_matches('/').to_owned(), tls, host, port })
+        };
+        read().ok_or_else(|| "write http:// or https://, a host and a port, such as http://127.0.0.1:7480".to_owned())
+    }
+}
+
+/// A gateway, and how it is asked.
+#[derive(Debug)]
+pub(super) struct Gateway {
+    url: Url,
+    manner: Manner,
+}
+
+impl Gateway {
+    pub(super) fn new(
+        url: &Url,
+        ca: Option<&Path>,
+        user: Option<&str>,
+        password: Option<&Path>,
+    ) -> Result<Self, Failure> {
+        let unreadable = |path: &Path, error: std::io::Error| {
+            Failure::Environment(format!("cannot read {}: {error}", path.display()))
+        };
+        let password =
+            password.map(|path| fs::read_to_string(path).map_err(|error| unreadable(path, error))).transpose()?;
+        let password = password.as_deref().map(|text| text.lines().next().unwrap_or_default());
+        let authorities = match (url.tls, ca) {
+            (false, None) => None,
+            (false, Some(_)) => {
+                return Err(Failure::Usage(format!("{} has no TLS: write https://, or leave --ca out", url.text)));
+            }
+            (true, None) => {
+                let way_out = "name the certificates of the authority that signed the gateway's with --ca";
+                return Err(Failure::Usage(format!("nothing proves {}: {way_out}", url.text)));
+            }
+            (true, Some(path)) => {
+                let file = File::open(path).and_then(|file| PemFile::read("--ca", path, file));
+                let file = file.map_err(|error| unreadable(path, error))?;
+                Some(file.certificates().map_err(|error| Failure::Usage(error.to_string()))?)
+            }
+        };
+        Ok(Self { url: url.clone(), manner: Manner::trusting(authorities, user.zip(password))? })
+    }
+
+    /// The body of a good answer.
+    pub(super) fn ask(&self, path: &str) -> Result<String, Failure> {
+        let url = &self.url.text;
+        let (status, body) = match self.manner.question(&self.url.host, self.url.port, path) {
+            Ok(Some((200, body))) => return Ok(body),
+            Ok(Some(other)) => other,
+            Ok(None) => {
+                let way_out = "start the gateway, or name its api.http_listen with --url";
+                return Err(Failure::Environment(format!("nobody answers at {url}: {way_out}")));
+            }
+            Err(why) => {
+                let way_out =
+                    "name the gateway's api.http_listen with --url, with https:// and --ca where admin.tls is true";
+                return Err(Failure::Environment(format!("cannot ask {url}: {}; {way_out}", printable(&why))));
+            }
+        };
+        let problem: Value = serde_json::from_str(&body).unwrap_or_default();
+        let detail = match problem["detail"].as_str() {
+            Some(detail) => printable(detail),
+            None => return Err(self.no_gateway()),
+        };
+        Err(match status {
+            400 => Failure::Usage(detail),
+            401 if self.manner.has_password() => Failure::Environment(format!(
+                "{detail} at {url}: see --user, --password-file and the gateway's admin.passwords"
+            )),
+            401 => Failure::Environment(format!("{detail} at {url}: give them with --user and --password-file")),
+            _ => Failure::Environment(format!("{url} answers: {detail}")),
+        })
+    }
+
+    /// Somebody else answers.
+    pub(super) fn no_gateway(&self) -> Failure {
+        let way_out = "name the gateway's api.http_listen with --url";
+        Failure::Environment(format!("what answers at {} is no gateway: {way_out}", self.url.text))
+    }
+}
+
+/// A text as a part of an address.
+pub(super) fn encoded(text: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
+    let one = |byte: u8| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(one).collect()
+}

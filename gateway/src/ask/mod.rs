@@ -1,0 +1,288 @@
+//! What a running gateway answers at its HTTP interface, printed: `status`, `networks`, `network`, `agents`, `benefit` and `events`.
+//!
+//! Lists are printed page by page while they come. With `--json` an answer is printed as it came.
+
+mod document;
+mod gateway;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use spand_proto::network::Network;
+use spand_proto::operator::Failure;
+
+use self::document::Printed;
+use self::gateway::{Gateway, Url, encoded};
+use crate::api::sorts;
+use crate::replay::Width;
+
+/// Rows of a later page with `--all`: the most that the interface gives.
+const WHOLE_PAGE: u64 = 1_000;
+/// To the upper left corner, and clear what is below: the screen.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// The commands that ask a running gateway.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print whether every part of the running gateway works, and what it sees
+    Status {
+        /// How it is asked
+        #[command(flatten)]
+        how: How,
+    },
+    /// List the networks that the running gateway knows
+    Networks {
+        /// Which, and in what order
+        #[command(flatten)]
+        which: Which,
+        /// How many
+        #[command(flatten)]
+        page: Page,
+        /// How it is asked
+        #[command(flatten)]
+        how: How,
+    },
+    /// Print what the running gateway knows of one network
+    Network {
+        /// The network, or an address inside it
+        #[arg(value_name = "PREFIX", value_parser = NonEmptyStringValueParser::new())]
+        prefix: String,
+        /// How it is asked
+        #[command(flatten)]
+        how: How,
+    },
+    /// List the agents that are subscribed at the running gateway
+    Agents {
+        /// How many
+        #[command(flatten)]
+        page: Page,
+        /// How it is asked
+        #[command(flatten)]
+        how: How,
+    },
+    /// Print what advice does to transfers, by what hosts reported to the running gateway
+    Benefit {
+        /// How it is asked
+        #[command(flatten)]
+        how: How,
+    },
+    /// List what happened lately at the running gateway
+    Events {
+        /// How many of the newest, 1 to 1000
+        #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+        limit: u64,
+        /// Only those from this sequence number on
+        #[arg(long, value_name = "SEQUENCE", value_parser = clap::value_parser!(u64).range(1..))]
+        from: Option<u64>,
+        /// How it is asked
+        #[command(flatten)]
+        how: How,
+    },
+}
+
+/// How the gateway is asked.
+#[derive(Args, Clone, Debug)]
+pub struct How {
+    /// Where the gateway answers
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7480")]
+    url: Url,
+    /// Ask as this name of admin.passwords
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    user: Option<String>,
+    /// The file whose first line is the password
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password_file: Option<PathBuf>,
+    /// The certificates of the authority that signed the gateway's, for a URL with https://
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Print the answer in JSON, as it came
+    #[arg(long)]
+    json: bool,
+    /// Ask again every S seconds, 1 to 3600, until stopped; without S every second
+    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    watch: Option<u64>,
+}
+
+/// Which networks, and in what order.
+#[derive(Args, Clone, Debug)]
+pub struct Which {
+    /// Sort by this
+    #[arg(long, value_name = "VALUE", value_parser = PossibleValuesParser::new(sorts()))]
+    sort: Option<String>,
+    /// Smallest first or largest first
+    #[arg(long, value_name = "ORDER", value_parser = ["asc", "desc"])]
+    order: Option<String>,
+    /// Only networks inside this one
+    #[arg(long, value_name = "PREFIX")]
+    within: Option<Network>,
+    /// Only networks found by this: an address inside, a network around, or a part of the prefix
+    #[arg(long, value_name = "TEXT")]
+    search: Option<String>,
+    /// Only networks with an estimate, or only those without
+    #[arg(long, value_name = "WHICH", value_parser = ["yes", "no"])]
+    estimate: Option<String>,
+}
+
+/// Which part of a list.
+#[derive(Args, Clone, Debug)]
+pub struct Page {
+    /// How many, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    limit: u64,
+    /// How many to skip
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: u64,
+    /// All of them, however many there are
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+}
+
+/// Asks, prints, and with `--watch` goes on with that.
+pub fn run(command: &Command) -> Result<(), Failure> {
+    let (_, _, how) = command.parts();
+    let gateway = Gateway::new(&how.url, how.ca.as_deref(), how.user.as_deref(), how.password_file.as_deref())?;
+    let terminal = io::stdout().is_terminal();
+    // What is no screen needs no fit.
+    let width = if terminal { Width::of_standard_output() } else { Width::UNLIMITED };
+    let mut first = true;
+    loop {
+        let before = before(how, terminal, first);
+        if !once(command, &gateway, width, before)? {
+            return Ok(());
+        }
+        let Some(seconds) = how.watch else { return Ok(()) };
+        first = false;
+        sleep(Duration::from_secs(seconds));
+    }
+}
+
+/// What is printed before an answer with `--watch`: documents of JSON are one a line.
+const fn before(how: &How, terminal: bool, first: bool) -> &'static str {
+    match (how.watch, how.json) {
+        (Some(_), false) if terminal => CLEAR,
+        (Some(_), false) if !first => "\n",
+        _ => "",
+    }
+}
+
+/// Prints one answer, `before` first. Whether somebody still reads.
+fn once(command: &Command, gateway: &Gateway, width: Width, mut before: &'static str) -> Result<bool, Failure> {
+    let (printed, page, how) = command.parts();
+    let first = page.map_or(0, |page| page.offset);
+    let mut offset = first;
+    loop {
+        let body = gateway.ask(&command.path(offset))?;
+        let document: Value = serde_json::from_str(&body).map_err(|_| gateway.no_gateway())?;
+        let next = document["next_offset"].as_u64().filter(|next| *next > offset);
+        let more = next.filter(|_| page.is_some_and(|page| page.all));
+        let rest = if more.is_some() { None } else { next };
+        let text = if how.json { body } else { printed.text(&document, width, offset == first, rest) };
+        if !print(before, &text)? {
+            return Ok(false);
+        }
+        let Some(more) = more else { return Ok(true) };
+        (offset, before) = (more, "");
+    }
+}
+
+/// Whether somebody still reads: a reader that had enough (`| head`) is no fault.
+fn print(before: &str, text: &str) -> Result<bool, Failure> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{before}{}", text.trim_end()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::Environment(format!("cannot print: {error}"))),
+    }
+}
+
+impl Command {
+    /// What is printed, which part of a list, and how it is asked for.
+    const fn parts(&self) -> (Printed, Option<&Page>, &How) {
+        match self {
+            Self::Status { how } => (Printed::Status, None, how),
+            Self::Networks { page, how, .. } => (Printed::Networks, Some(page), how),
+            Self::Network { how, .. } => (Printed::Network, None, how),
+            Self::Agents { page, how } => (Printed::Agents, Some(page), how),
+            Self::Benefit { how } => (Printed::Benefit, None, how),
+            Self::Events { how, .. } => (Printed::Events, None, how),
+        }
+    }
+
+    /// What is asked for, of a list from `offset` on.
+    fn path(&self, offset: u64) -> String {
+        let mut parameters: Vec<(&str, String)> = Vec::new();
+        if let (_, Some(page), _) = self.parts() {
+            // The first page is small, so that it is there at once.
+            let limit = if page.all && offset > page.offset { WHOLE_PAGE } else { page.limit };
+            parameters.extend([("limit", limit.to_string()), ("offset", offset.to_string())]);
+        }
+        let path = match self {
+            Self::Status { .. } => "/v1/traffic".to_owned(),
+            Self::Networks { which, .. } => {
+                let Which { sort, order, within, search, estimate } = which.clone();
+                let within = within.map(|within| within.to_string());
+                let given =
+                    [("sort", sort), ("order", order), ("within", within), ("search", search), ("estimate", estimate)];
+                parameters.extend(given.into_iter().filter_map(|(name, value)| Some((name, value?))));
+                "/v1/networks".to_owned()
+            }
+            Self::Network { prefix, .. } => format!("/v1/networks/{}", encoded(prefix)),
+            Self::Agents { .. } => "/v1/agents".to_owned(),
+            Self::Benefit { .. } => "/v1/benefit".to_owned(),
+            Self::Events { limit, from, .. } => {
+                parameters.push(("limit", limit.to_string()));
+                parameters.extend(from.map(|from| ("from", from.to_string())));
+                "/v1/events".to_owned()
+            }
+        };
+        let query: Vec<_> = parameters.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: Command,
+    }
+
+    fn command(line: &str) -> Command {
+        Line::try_parse_from(line.split_whitespace()).unwrap().command
+    }
+
+    #[test]
+    fn only_a_terminal_that_is_watched_is_cleared() {
+        let cleared = |line: &str, terminal| before(command(line).parts().2, terminal, false);
+        assert_eq!(cleared("- status --watch", true), CLEAR);
+        assert_eq!(cleared("- status --watch", false), "\n");
+        assert_eq!(before(command("- status --watch").parts().2, false, true), "");
+        for line in ["- status", "- status --watch=2 --json", "- status --json"] {
+            assert_eq!(cleared(line, true), "", "{line}");
+        }
+    }
+
+    #[test]
+    fn options_are_the_parameters_of_the_interface() {
+        let path = |line: &str| command(line).path(7);
+        assert_eq!(path("- status"), "/v1/traffic");
+        assert_eq!(path("- networks --all"), "/v1/networks?limit=1000&offset=7", "a later page");
+        assert_eq!(command("- agents --all").path(0), "/v1/agents?limit=50&offset=0");
+        let all = "- networks --limit 2 --sort rtt --order desc --within 2001:db8::/32 --search a&b --estimate no";
+        let written = "limit=2&offset=7&sort=rtt&order=desc&within=2001%3Adb8%3A%3A%2F32&search=a%26b&estimate=no";
+        assert_eq!(path(all), format!("/v1/networks?{written}"));
+        assert_eq!(path("- network 192.0.2.0/24"), "/v1/networks/192.0.2.0%2F24");
+        assert_eq!(path("- events --limit 3 --from 9"), "/v1/events?limit=3&from=9");
+    }
+}
