@@ -12,14 +12,14 @@ use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use spand_core::window::bucket::{LimitCounts, RttSum};
 use spand_core::window::cells::Cell;
 use spand_core::window::table::NetworkTable;
-use spand_share::exchange::MESSAGE_BYTES;
-use spand_share::format::{
-    Batch, BatchWriter, FormatError, read_again, read_batch, read_member, read_notices,
-    write_again, write_member, write_notices,
-};
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+use spand_share::exchange::MESSAGE_BYTES;
+use spand_share::format::{
+    Batch, BatchWriter, FormatError, read_again, read_batch, read_member, read_notices, write_again, write_member,
+    write_notices,
+};
 use strum::VariantArray;
 
 /// The gateway that takes the cells.

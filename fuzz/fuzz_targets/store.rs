@@ -16,8 +16,8 @@ use spand_core::window::record::NetworkRecord;
 use spand_gateway::publisher::Client;
 use spand_gateway::store::fuzzing::{experiment_entry, experiment_host, experiment_key, experiments, reporting_hosts};
 use spand_gateway::store::{
-    Change, EstimateStore, Experiment, ExperimentChange, NewestBatch, OpenError, Opened, ReportingHost, SledStore, StoreError,
-    StoreWriter,
+    Change, EstimateStore, Experiment, ExperimentChange, NewestBatch, OpenError, Opened, ReportingHost, SledStore,
+    StoreError, StoreWriter,
 };
 use spand_proto::comparison::Comparison;
 use spand_proto::network::Network;

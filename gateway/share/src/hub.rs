@@ -45,6 +45,8 @@ const AGAIN_AFTER: Duration = if cfg!(test) { Duration::from_millis(100) } else 
 const HELD: Duration = Duration::from_millis(2);
 /// How often a gateway says who it is.
 const MEMBER: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(5) };
+/// What came is compared with what members name at most this often, however many messages they send.
+const COMPARED: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(1) };
 /// The digest of a bucket is named this long after its end: late packets have been added by then, and its cells have left.
 const SETTLED: Micros = Micros::from_secs(5);
 
@@ -83,6 +85,8 @@ struct Hub {
     changed: Instant,
     /// What did not come of others, and they asked for.
     digests: Digests,
+    /// When that was looked at last.
+    compared: Option<Instant>,
     warned: Warned,
     complaints: Complaints,
     /// Gateways that were logged as seeing the same packets.
@@ -131,6 +135,7 @@ impl Sharing {
             losses: Losses::default(),
             changed: Instant::now(),
             digests: Digests::default(),
+            compared: None,
             warned: Warned::default(),
             complaints: Complaints::default(),
             duplicates: BTreeSet::new(),
@@ -492,7 +497,10 @@ impl Hub {
                             self.announce();
                         }
                     }
-                    self.ask_for_missing(&self.counts());
+                    if self.compared.is_none_or(|at| at.elapsed() >= COMPARED) {
+                        self.compared = Some(Instant::now());
+                        self.ask_for_missing(&self.counts());
+                    }
                 }
                 Ok(_) => drop(self.status.measures.refused.get_or_create(&refused(OTHER_GATEWAY)).inc()),
                 Err(error) => self.unreadable(message.gateway, &error),

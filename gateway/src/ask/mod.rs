@@ -153,11 +153,14 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     let mut first = true;
     loop {
         let before = before(how, terminal, first);
-        if !once(command, &gateway, width, before)? {
-            return Ok(());
+        match once(command, &gateway, width, before) {
+            Ok(true) => first = false,
+            Ok(false) => return Ok(()),
+            // One that is restarted is there again soon.
+            Err(failure) if !first => eprintln!("{before}error: {failure}"),
+            Err(failure) => return Err(failure),
         }
         let Some(seconds) = how.watch else { return Ok(()) };
-        first = false;
         sleep(Duration::from_secs(seconds));
     }
 }

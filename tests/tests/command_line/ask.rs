@@ -211,6 +211,16 @@ pub(super) fn again() -> Result<()> {
         ensure!(three == 3 && took >= Duration::from_millis(1_900), "{line}: {three} in {took:?}");
         ensure!(status.success(), "{line}: {status}");
     }
+    // A gateway that goes away is asked again, and the reason is printed each time.
+    let mut child = asked.command("status --watch").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().context("its output")?).read_line(&mut first)?;
+    drop(stage);
+    let errors = BufReader::new(child.stderr.take().context("its errors")?).lines().map_while(Result::ok);
+    let errors: Vec<String> = errors.take(2).collect();
+    child.kill()?;
+    child.wait()?;
+    ensure!(errors.len() == 2 && errors.iter().all(|error| error.contains("nobody answers")), "{first}: {errors:?}");
     Ok(())
 }
 
