@@ -75,7 +75,8 @@ fn busy() -> (Published, Vec<Subscription>) {
     let agents = [Some(agent()), None].map(|agent| {
         // Without a certificate it is the host of the report.
         let certificate = agent.is_none().then(|| "web-1.example.org".to_owned());
-        let wish = Wish { host_name: host_name(), addresses: vec![HOST.into()], agent, cluster: None };
+        let wish =
+            Wish { host_name: host_name(), addresses: vec![HOST.into()], agent, cluster: None, networks: Vec::new() };
         let client = certificate.clone().map_or(REPORTER, Client::Certificate);
         published.subscribe_host(&wish, certificate, Some(client)).expect("room for an agent")
     });
