@@ -157,7 +157,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
             Ok(true) => first = false,
             Ok(false) => return Ok(()),
             // One that is restarted is there again soon.
-            Err(failure) if !first => eprintln!("{before}error: {failure}"),
+            Err(failure) if !first => eprintln!("error: {failure}"),
             Err(failure) => return Err(failure),
         }
         let Some(seconds) = how.watch else { return Ok(()) };
