@@ -1,9 +1,10 @@
 //! The hub: between the engines of this gateway and the exchange. One thread, on which nobody waits.
 
+mod receive;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::TrySendError;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,21 +15,18 @@ use spand_proto::units::{Micros, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::complaints::Complaints;
-use super::digests::{Digests, Missing};
-use super::engine_end::{EngineCounts, EngineEnd, HubEnd, List, ToEngine, cells, ends};
-use super::exchange::{Exchange, Incoming, Link, LinkState, MESSAGE_BYTES, Outgoing, Topic};
-use super::format::{
-    BatchWriter, FormatError, Kind, Member, NOTICES_AT_ONCE, kind_of_message, read_again, read_batch, read_member,
-    write_again, write_member,
-};
-use super::losses::Losses;
-use super::measure::{OTHER_GATEWAY, ReasonLabel, TopicLabel, UNREADABLE};
-use super::members::{Incompatible, Members};
-use super::notices::{NOTICES, NoticeEnd};
-use super::outliers::Warned;
-use super::publisher::Publisher;
-use super::status::{ShareStatus, ShareView};
+use crate::complaints::Complaints;
+use crate::digests::{Digests, Missing};
+use crate::engine_end::{EngineCounts, EngineEnd, HubEnd, List, ToEngine, cells, ends};
+use crate::exchange::{Exchange, Incoming, Link, LinkState, MESSAGE_BYTES, Outgoing, Topic};
+use crate::format::{BatchWriter, Member, NOTICES_AT_ONCE, write_again, write_member};
+use crate::losses::Losses;
+use crate::measure::TopicLabel;
+use crate::members::Members;
+use crate::notices::{NOTICES, NoticeEnd};
+use crate::outliers::Warned;
+use crate::publisher::Publisher;
+use crate::status::{ShareStatus, ShareView};
 
 /// Messages that may wait for the exchange, and from it: with cells, and others.
 const MESSAGES: usize = 1_024;
@@ -477,116 +475,6 @@ impl Hub {
         view.members = members;
     }
 
-    fn receive(&mut self, message: &Incoming) {
-        let refused = |reason: &'static str| ReasonLabel { reason };
-        self.status.measures.bytes_received.inc_by(message.payload.len() as u64);
-        // A gateway of another release may write kinds that this one does not have: they are unreadable below.
-        let kind = kind_of_message(&message.payload);
-        if kind.is_some_and(|kind| !fits(kind, message.topic)) {
-            return self.unreadable(message.gateway, &FormatError::Misplaced);
-        }
-        let holds_notices = kind == Some(Kind::Notices);
-        if message.topic == Topic::Member && !holds_notices {
-            match read_member(&message.payload) {
-                Ok(member) if member.gateway == message.gateway && member.tap.may_be_of(member.gateway) => {
-                    let news = self.members.take(member, self.clock.now(), Instant::now());
-                    if let Some(news) = news {
-                        tracing::info!("{news}");
-                        self.show_members();
-                        if self.notices.greets(self.clock.now()) {
-                            self.announce();
-                        }
-                    }
-                    if self.compared.is_none_or(|at| at.elapsed() >= COMPARED) {
-                        self.compared = Some(Instant::now());
-                        self.ask_for_missing(&self.counts());
-                    }
-                }
-                Ok(_) => drop(self.status.measures.refused.get_or_create(&refused(OTHER_GATEWAY)).inc()),
-                Err(error) => self.unreadable(message.gateway, &error),
-            }
-            return;
-        }
-        if let Some(why) = self.members.refuses(message.gateway) {
-            self.status.measures.refused.get_or_create(&refused(why.name())).inc();
-            return;
-        }
-        if kind == Some(Kind::Again) {
-            match read_again(&message.payload) {
-                Ok(buckets) => self.answer(message.gateway, &buckets),
-                Err(error) => self.unreadable(message.gateway, &error),
-            }
-            return;
-        }
-        if holds_notices {
-            match self.notices.take(message.gateway, message.topic, &message.payload) {
-                Ok(count) => drop(self.status.measures.notices_received.inc_by(count as u64)),
-                Err(error) => self.unreadable(message.gateway, &error),
-            }
-            return;
-        }
-        let batch = match read_batch(&message.payload) {
-            Ok(batch) => batch,
-            Err(error) => return self.unreadable(message.gateway, &error),
-        };
-        // Who may write to a subject is the exchange's to say, and what is in the message is the sender's.
-        let reason = if batch.gateway != message.gateway || !batch.tap.may_be_of(batch.gateway) {
-            Some(OTHER_GATEWAY)
-        } else if batch.bucket != self.bucket {
-            Some(Incompatible::BucketLength.name())
-        } else {
-            None
-        };
-        if let Some(reason) = reason {
-            self.status.measures.refused.get_or_create(&refused(reason)).inc();
-            return;
-        }
-        let topic = message.topic;
-        self.status.measures.cells_received.get_or_create(&TopicLabel::of(topic)).inc_by(batch.cells.len() as u64);
-        if !batch.cells.is_empty() {
-            *self.status.view.lock().cells_received.entry(message.gateway).or_default() += batch.cells.len() as u64;
-        }
-        self.held.extend(batch.cells.into_iter().map(|(network, cell)| (topic, network, cell)));
-        self.hand_over();
-    }
-
-    /// Has a gateway that is here sent what it asks for.
-    fn answer(&mut self, gateway: GatewayId, buckets: &[u64]) {
-        if !self.members.compatible().any(|member| member.gateway == gateway) {
-            return;
-        }
-        let own = &self.members.own_as_it_was().digests;
-        for index in self.digests.answer(gateway, buckets, own, Instant::now()) {
-            for engine in &self.engines {
-                // Where there is no room it asks again.
-                drop(engine.engine.try_send(ToEngine::SendTo(gateway, index)));
-            }
-        }
-    }
-
-    /// Gives cells to their engines, in order, until one has no room.
-    fn hand_over(&mut self) {
-        while let Some((topic, network, cell)) = self.held.pop_front() {
-            let engine = self.engines.get((self.owner)(network));
-            match engine.map(|end| end.engine.try_send(ToEngine::Cell(topic, network, Box::new(cell)))) {
-                Some(Ok(())) => {}
-                Some(Err(TrySendError::Full(ToEngine::Cell(topic, network, cell)))) => {
-                    self.held.push_front((topic, network, *cell));
-                    return;
-                }
-                // It has ended.
-                _ => drop(self.status.measures.dropped.inc()),
-            }
-        }
-    }
-
-    fn unreadable(&self, GatewayId(gateway): GatewayId, error: &dyn std::error::Error) {
-        let label = ReasonLabel { reason: UNREADABLE };
-        if self.status.measures.refused.get_or_create(&label).inc() == 0 {
-            tracing::warn!(gateway, %error, "a message of another gateway cannot be read; further ones are only counted");
-        }
-    }
-
     fn end_of(&self, index: u64) -> u64 {
         Timestamp(index.saturating_add(1).saturating_mul(self.bucket_nanos())).0
     }
@@ -598,15 +486,5 @@ impl Hub {
 
     fn bucket_nanos(&self) -> u64 {
         self.bucket.0.max(1).saturating_mul(1_000)
-    }
-}
-
-/// Whether messages about a topic may hold this. Of a flood of cells on a topic that waits for no engine nothing is to be kept.
-fn fits(kind: Kind, topic: Topic) -> bool {
-    match topic {
-        Topic::Closed => matches!(kind, Kind::Cells | Kind::Notices),
-        Topic::Open | Topic::Again => kind == Kind::Cells,
-        Topic::Member => matches!(kind, Kind::Member | Kind::Notices),
-        Topic::Host => matches!(kind, Kind::Notices | Kind::Again),
     }
 }
