@@ -214,7 +214,9 @@ pub(super) fn again() -> Result<()> {
     // A gateway that goes away is asked again, and the reason is printed each time.
     let mut child = asked.command("status --watch").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut first = String::new();
-    BufReader::new(child.stdout.take().context("its output")?).read_line(&mut first)?;
+    // Kept open: without a reader it would end.
+    let mut out = BufReader::new(child.stdout.take().context("its output")?);
+    out.read_line(&mut first)?;
     drop(stage);
     let errors = BufReader::new(child.stderr.take().context("its errors")?).lines().map_while(Result::ok);
     let errors: Vec<String> = errors.take(2).collect();
