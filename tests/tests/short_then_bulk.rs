@@ -32,10 +32,10 @@ const NETWORKS: [(&str, &str, u64, u32); 3] = [
 const SHORT_BYTES: [u64; 2] = [30_000, 100_000];
 const SHORT: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(100);
-const BULK: Duration = Duration::from_secs(25);
-/// How far the share may be from the mean window at losses, or this many standard errors of that mean where few losses make those more.
+/// Long enough for some thirty losses on the widest path: their mean has to be near the kernel's.
+const BULK: Duration = Duration::from_secs(50);
+/// How far the share may be from the mean window at losses.
 const OFF_MOST: f64 = 0.15;
-const ERRORS: f64 = 2.5;
 
 #[test]
 fn short_transfers_give_lower_bounds_and_long_ones_beside_them_the_share() -> Result<()> {
@@ -60,16 +60,11 @@ fn short_transfers_give_lower_bounds_and_long_ones_beside_them_the_share() -> Re
         let first = bound.as_ref().map(|bound| (bound.share.segments_f64(bound.mss), bound.is_lower_bound));
         println!(
             "{prefix}: {first:?} from short ones; {segments:.1} with long ones, {truth:.1} at {} losses",
-            here.clone().count()
+            here.count()
         );
         ensure!(bound.is_none_or(|bound| bound.is_lower_bound), "{prefix}: short transfers give a share");
         ensure!(!share.is_lower_bound, "{prefix}: long transfers give a lower bound alone");
-        let squares: f64 = here.clone().map(|loss| (loss.segments / truth - 1.0).powi(2)).sum();
-        let most = OFF_MOST.max(ERRORS * squares.sqrt() / here.clone().count() as f64);
-        ensure!(
-            (segments / truth - 1.0).abs() <= most,
-            "{prefix}: {segments:.1} for {truth:.1}, {most:.2} off at most"
-        );
+        ensure!((segments / truth - 1.0).abs() <= OFF_MOST, "{prefix}: {segments:.1} for {truth:.1}");
         // Of payload, with the round trip that the tap saw.
         let holds = parse_rate(rate)?.0 as f64 * 2.0 * delay_ms as f64 / 1e3;
         let bdp = share.bdp.with_context(|| format!("{prefix}: nothing was delivered"))?.bytes();

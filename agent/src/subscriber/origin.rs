@@ -1,4 +1,5 @@
-//! Which cluster's advice this host holds, and of which networks. Pure.
+//! Follows which cluster's advice this host holds, and for which networks, by the events of a stream. It keeps no advice, does no IO and reads
+//! no clock.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +14,8 @@ pub(super) struct Origin {
     held: Option<Cluster>,
     /// The cluster of the snapshot that is under way.
     coming: Option<Cluster>,
-    /// The networks of which the stream gave advice since its last snapshot began: one more than can be named, at most.
-    networks: BTreeSet<Network>,
+    /// The networks with advice since the last snapshot began; `None` once there were more than a subscription can name.
+    networks: Option<BTreeSet<Network>>,
 }
 
 impl Origin {
@@ -25,10 +26,8 @@ impl Origin {
 
     /// The networks to name with it.
     pub(super) fn networks(&self) -> Vec<Network> {
-        if self.held.is_none() || self.networks.len() > MAX_NETWORKS_HELD {
-            return Vec::new();
-        }
-        self.networks.iter().copied().collect()
+        let named = self.networks.as_ref().filter(|_| self.held.is_some());
+        named.into_iter().flatten().copied().collect()
     }
 
     /// An event of the stream that is heard. From the beginning of another cluster's snapshot to its end this host holds advice of
@@ -37,7 +36,7 @@ impl Origin {
         match event {
             UpdateEvent::SnapshotBegin { cluster, .. } => {
                 self.coming.clone_from(cluster);
-                self.networks.clear();
+                self.networks = Some(BTreeSet::new());
                 if self.held != self.coming {
                     self.held = None;
                 }
@@ -45,14 +44,19 @@ impl Origin {
             UpdateEvent::SnapshotEnd { .. } => self.held = self.coming.clone(),
             UpdateEvent::Estimate(update) => self.gives(update.estimate.network),
             UpdateEvent::ImminentStart(start) => self.gives(start.estimate.estimate.network),
-            UpdateEvent::Withdrawal { network, .. } => drop(self.networks.remove(network)),
+            UpdateEvent::Withdrawal { network, .. } => {
+                self.networks.as_mut().map(|networks| networks.remove(network));
+            }
             _ => {}
         }
     }
 
     fn gives(&mut self, network: Network) {
-        if self.networks.len() <= MAX_NETWORKS_HELD {
-            self.networks.insert(network);
+        if let Some(networks) = &mut self.networks {
+            networks.insert(network);
+            if networks.len() > MAX_NETWORKS_HELD {
+                self.networks = None;
+            }
         }
     }
 }
@@ -94,6 +98,8 @@ mod tests {
         assert_eq!(after(&[end.clone(), withdrawn(1), given(network(3))]), [network(2), network(3)]);
         let many = (0..=MAX_NETWORKS_HELD).map(|n| given(network(n)));
         assert_eq!(after(&many.collect::<Vec<_>>()), []);
+        assert_eq!(after(&[withdrawn(1)]), [], "not all of the others are remembered");
+        assert_eq!(after(&[begin("main"), given(network(1)), end]), [network(1)]);
     }
 
     #[test]

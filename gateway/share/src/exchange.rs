@@ -93,46 +93,46 @@ impl LinkState {
     }
 }
 
-/// What keeps the closed cells of one site's gateways, as the exchange last found it.
+/// The stream with the closed cells of one site's gateways, as the exchange last found it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct KeptSite {
-    /// Whose.
+pub struct SiteStream {
+    /// The site whose gateways write to it. It is a copy where that is another site than this gateway's.
     pub site: String,
-    /// How it is, or why nothing is known of it.
-    pub found: Result<Keeping, NotKept>,
+    /// Its state, or why that is not known.
+    pub found: Result<StreamState, StreamFault>,
 }
 
-/// How the cells of a site are kept.
+/// The state of a stream.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Keeping {
-    /// Replicas that are current.
+pub struct StreamState {
+    /// Replicas that are up and have every message.
     pub current: usize,
-    /// All of them.
+    /// Replicas in all.
     pub replicas: usize,
-    /// How far behind it is; `None` where it copies nothing.
-    pub copy: Option<Lag>,
+    /// How far a copy is behind; `None` of the site's own stream.
+    pub copy: Option<MirrorLag>,
 }
 
-/// How far a copy is behind what it copies.
+/// How far a copy is behind its source.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Lag {
-    /// By this many messages.
+pub struct MirrorLag {
+    /// Messages of the source that it does not have.
     pub messages: u64,
-    /// Since it last heard of what it copies, or got any of it; `None` before it ever did.
+    /// Time since the source's servers last answered it, or since its newest message; `None` before the first.
     pub heard: Option<Duration>,
 }
 
-/// Why nothing is known of what keeps a site's cells.
+/// Why the state of a stream is not known.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
-pub enum NotKept {
-    /// Gateways of the site are heard, and nothing here keeps their cells.
+pub enum StreamFault {
+    /// Gateways of the site are heard, and there is no stream with their cells.
     Missing,
-    /// Nobody answers.
+    /// No server answers, or the user may not ask.
     NoAnswer,
 }
 
-impl NotKept {
+impl StreamFault {
     /// Its stable name.
     pub fn name(self) -> &'static str {
         self.into()
@@ -153,8 +153,8 @@ pub struct Link {
     /// How it is. When messages get through again, those of before may be lost: what matters is sent again by the reader of this. What is
     /// kept may come twice.
     pub state: watch::Sender<LinkState>,
-    /// What keeps cells for gateways that start, by site; empty where that is not known.
-    pub kept: Arc<Mutex<Vec<KeptSite>>>,
+    /// The streams that a gateway reads when it starts, by site; empty while the link is down.
+    pub streams: Arc<Mutex<Vec<SiteStream>>>,
 }
 
 /// Carries messages between the gateways of a cluster.

@@ -157,7 +157,13 @@ mod tests {
         let ((out, outgoing), (incoming, inbox)) = (mpsc::channel(64), mpsc::channel(64));
         let (state, seen) = watch::channel(LinkState::default());
         let exchange = Box::new(hub.member(GatewayId(gateway)));
-        tokio::spawn(exchange.run(Link { outgoing, cells: incoming.clone(), incoming, state, kept: Arc::default() }));
+        tokio::spawn(exchange.run(Link {
+            outgoing,
+            cells: incoming.clone(),
+            incoming,
+            state,
+            streams: Arc::default(),
+        }));
         Member { out, inbox, state: seen }
     }
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use spand_core::sharing::GatewayId;
 use spand_proto::units::Micros;
 
-use super::exchange::{KeptSite, LinkState, Topic};
+use super::exchange::{LinkState, SiteStream, Topic};
 use super::format::Member;
 use super::measure::ShareMeasures;
 use super::members::MemberView;
@@ -18,8 +18,8 @@ use super::members::MemberView;
 pub struct ShareView {
     /// Whether messages get through, and since when.
     pub link: LinkState,
-    /// What keeps cells for gateways that start.
-    pub kept: Arc<Mutex<Vec<KeptSite>>>,
+    /// The streams that a gateway reads when it starts.
+    pub streams: Arc<Mutex<Vec<SiteStream>>>,
     /// When the link changed last.
     pub since: Option<Instant>,
     /// When they got through for the first time.

@@ -62,21 +62,7 @@ struct Gateway {
 }
 
 fn member(gateway: u16) -> Member {
-    Member {
-        gateway: GatewayId(gateway),
-        tap: TapId(gateway.into()),
-        instance: u64::from(gateway) * 17,
-        name: format!("gateway-{gateway}"),
-        version: "0".to_owned(),
-        bucket: WindowConfig::default().bucket,
-        buckets: 30,
-        rule: RuleKind::Robust,
-        prefixes: 0,
-        formats: (FORMAT, FORMAT),
-        clock: Timestamp(0),
-        digests: Vec::new(),
-        address: None,
-    }
+    Member { formats: (FORMAT, FORMAT), ..members::tests::member(gateway) }
 }
 
 fn join(hub: &MemoryHub, own: &Member) -> Gateway {

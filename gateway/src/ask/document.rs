@@ -1,4 +1,4 @@
-//! The interface's documents as tables for people. Pure.
+//! Formats the interface's documents as tables for people. It asks nobody and prints nothing.
 
 use serde_json::Value;
 
@@ -118,7 +118,8 @@ const NETWORK: [(&str, Cell); 22] = [
 ];
 
 impl Printed {
-    /// The table; of a list's later page without its heading, and with a word about the rest where there is a `next` page.
+    /// Formats a document as a table. `heading` is false for a later page of a list. Where there is a `next` page, the last line gives the
+    /// total and how to go on.
     pub(super) fn text(self, document: &Value, width: Width, heading: bool, next: Option<u64>) -> String {
         let (table, total) = match self {
             Self::Status => return names(document, &STATUS, width),
@@ -129,7 +130,10 @@ impl Printed {
             Self::Agents => (rows(&document["agents"], &AGENTS, width, heading), &document["total"]),
         };
         match next {
-            Some(next) => format!("{table}\n{} in all: --offset {next} goes on, --all prints every one", shown(total)),
+            Some(next) => format!(
+                "{table}\n{} in all; --offset {next} prints the next ones, --all prints every one",
+                shown(total)
+            ),
             None => table,
         }
     }
@@ -145,7 +149,8 @@ fn events(document: &Value, width: Width) -> String {
 
 fn benefit(document: &Value, width: Width) -> String {
     let [since, hosts, paused] = ["since", "hosts", "transfers_paused"].map(|name| shown(&document[name]));
-    let head = format!("advised less control since {since}; hosts {hosts}, transfers left out by a pause {paused}");
+    let head =
+        format!("advised minus control since {since}; hosts: {hosts}; transfers left out because of a pause: {paused}");
     format!("{head}\n{}", rows(&document["classes"], &CLASSES, width, true))
 }
 
@@ -174,7 +179,7 @@ fn rows<const N: usize>(list: &Value, fields: &[Field; N], width: Width, heading
     }
 }
 
-/// The share; a mark where it is at least that.
+/// The share, with a mark where it is a lower bound.
 fn share(network: &Value) -> String {
     let bound = if network["is_lower_bound"] == true { "≥" } else { "" };
     format!("{bound}{}", shown(&network["wc_segments"]))
@@ -201,7 +206,7 @@ fn sum(counts: &Value) -> String {
     counts.map_or(NONE.to_owned(), |sum| sum.to_string())
 }
 
-/// Counts by name, those of none left out.
+/// Counts by name, without those that are 0.
 fn counts(counts: &Value) -> String {
     let counts = counts.as_object().into_iter().flatten().filter(|(_, count)| **count != 0);
     let named = counts.map(|(name, count)| format!("{} {count}", printable(&name.replace('_', " "))));
@@ -258,7 +263,7 @@ mod tests {
         let (row, rest) = later.split_once('\n').unwrap();
         assert_eq!(first.lines().last().unwrap().replace("10.0.0.0/24", "1.0.0.0/24 "), row);
         assert!(first.starts_with("Some columns do not fit 80 characters") && row.contains("≥20"), "{first}");
-        assert_eq!(rest, "3 in all: --offset 3 goes on, --all prints every one");
+        assert_eq!(rest, "3 in all; --offset 3 prints the next ones, --all prints every one");
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! The gateway that is asked, and the sentence where it does not answer.
+//! Sends a question to a running gateway, and makes one sentence of each way in which no good answer comes. It prints nothing.
 
 use std::fs::{self, File};
+use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -10,7 +11,7 @@ use spand_proto::operator::Failure;
 use spand_proto::tls::PemFile;
 
 use super::document::printable;
-use crate::conversation::Manner;
+use crate::http_client::HttpClient;
 
 /// Where a gateway answers.
 #[derive(Clone, Debug)]
@@ -45,7 +46,7 @@ impl FromStr for Url {
 #[derive(Debug)]
 pub(super) struct Gateway {
     url: Url,
-    manner: Manner,
+    client: HttpClient,
 }
 
 impl Gateway {
@@ -55,6 +56,12 @@ impl Gateway {
         user: Option<&str>,
         password: Option<&Path>,
     ) -> Result<Self, Failure> {
+        if user.is_some() && !url.tls && !is_loopback(&url.host) {
+            return Err(Failure::Usage(format!(
+                "{} would get the password in the clear: write https:// and --ca, or ask on the gateway's machine",
+                url.text
+            )));
+        }
         let unreadable = |path: &Path, error: std::io::Error| {
             Failure::Environment(format!("cannot read {}: {error}", path.display()))
         };
@@ -67,8 +74,8 @@ impl Gateway {
                 return Err(Failure::Usage(format!("{} has no TLS: write https://, or leave --ca out", url.text)));
             }
             (true, None) => {
-                let way_out = "name the certificates of the authority that signed the gateway's with --ca";
-                return Err(Failure::Usage(format!("nothing proves {}: {way_out}", url.text)));
+                let what = "the file with the certificates of the authority that signed the gateway's certificate";
+                return Err(Failure::Usage(format!("{} needs --ca: name {what}", url.text)));
             }
             (true, Some(path)) => {
                 let file = File::open(path).and_then(|file| PemFile::read("--ca", path, file));
@@ -76,13 +83,13 @@ impl Gateway {
                 Some(file.certificates().map_err(|error| Failure::Usage(error.to_string()))?)
             }
         };
-        Ok(Self { url: url.clone(), manner: Manner::trusting(authorities, user.zip(password))? })
+        Ok(Self { url: url.clone(), client: HttpClient::trusting(authorities, user.zip(password))? })
     }
 
     /// The body of a good answer.
     pub(super) fn ask(&self, path: &str) -> Result<String, Failure> {
         let url = &self.url.text;
-        let (status, body) = match self.manner.question(&self.url.host, self.url.port, path) {
+        let (status, body) = match self.client.get(&self.url.host, self.url.port, path) {
             Ok(Some((200, body))) => return Ok(body),
             Ok(Some(other)) => other,
             Ok(None) => {
@@ -102,7 +109,7 @@ impl Gateway {
         };
         Err(match status {
             400 => Failure::Usage(detail),
-            401 if self.manner.has_password() => Failure::Environment(format!(
+            401 if self.client.has_password() => Failure::Environment(format!(
                 "{detail} at {url}: see --user, --password-file and the gateway's admin.passwords"
             )),
             401 => Failure::Environment(format!("{detail} at {url}: give them with --user and --password-file")),
@@ -113,11 +120,15 @@ impl Gateway {
     /// Somebody else answers.
     pub(super) fn no_gateway(&self) -> Failure {
         let way_out = "name the gateway's api.http_listen with --url";
-        Failure::Environment(format!("what answers at {} is no gateway: {way_out}", self.url.text))
+        Failure::Environment(format!("the server at {} is not a gateway: {way_out}", self.url.text))
     }
 }
 
-/// A text as a part of an address.
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// A text as a part of a URL, with percent-encoding.
 pub(super) fn encoded(text: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
     let one = |byte: u8| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };

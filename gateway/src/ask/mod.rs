@@ -1,4 +1,5 @@
-//! What a running gateway answers at its HTTP interface, printed: `status`, `networks`, `network`, `agents`, `benefit` and `events`.
+//! The commands that print what a running gateway answers at its HTTP interface: `status`, `networks`, `network`, `agents`, `benefit` and
+//! `events`. They change nothing.
 //!
 //! Lists are printed page by page while they come. With `--json` an answer is printed as it came.
 

@@ -23,7 +23,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use spand_proto::operator::{Check, Diagnosis, Failure, judge_broken, judge_configuration, or_default};
 
 use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory};
-use crate::conversation::Manner;
+use crate::http_client::HttpClient;
 use crate::password;
 
 use self::running::Answer;
@@ -52,9 +52,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Err(error) => (Config::salvaged(&arguments.config), judge_broken(&error)),
     };
     let password = arguments.user.as_ref().map(|_| password::read()).transpose()?;
-    let manner = Manner::of(&config, arguments.user.as_deref().zip(password.as_deref()))?;
+    let client = HttpClient::of(&config, arguments.user.as_deref().zip(password.as_deref()))?;
     let span = Duration::from_secs(arguments.seconds);
-    let diagnosis = Diagnosis::new(look(&config, configuration, span, &manner));
+    let diagnosis = Diagnosis::new(look(&config, configuration, span, &client));
     let text = if arguments.json {
         serde_json::to_string_pretty(&diagnosis).map_err(Failure::environment)?
     } else {
@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn look(config: &Config, configuration: Check, span: Duration, manner: &Manner) -> Vec<Check> {
+fn look(config: &Config, configuration: Check, span: Duration, client: &HttpClient) -> Vec<Check> {
     let mut checks = vec![configuration];
     checks.extend([host::kernel(), host::clock(), host::store(&config.store)]);
     // A list that cannot be read is found below.
@@ -79,7 +79,7 @@ fn look(config: &Config, configuration: Check, span: Duration, manner: &Manner) 
     checks.push(judge::internal_set(&config.traffic.internal));
     checks.extend(tunnels::endpoints(&config.traffic));
     let http = config.api.http_listen.0;
-    let first = running::ask(http, manner);
+    let first = running::ask(http, client);
     if let Err(fault) = config.check_runnable() {
         checks.push(Check::fail("interfaces", fault, "set it, then run the doctor again"));
         checks.push(Check::ok(
@@ -115,11 +115,11 @@ fn look(config: &Config, configuration: Check, span: Duration, manner: &Manner) 
     match first {
         Answer::Document(first) => {
             wait.whole();
-            let second = running::ask(http, manner);
+            let second = running::ask(http, client);
             checks.extend(running::judge(&first, second, span, config));
-            checks.extend(running::ask_estimates(http, manner));
+            checks.extend(running::ask_estimates(http, client));
             let subscribers = config.publish.subscribers.get();
-            if let Some(shared) = running::ask_shared(http, manner) {
+            if let Some(shared) = running::ask_shared(http, client) {
                 checks.extend(shared::judge(&shared, config.share.is_on(), subscribers));
             }
         }

@@ -12,7 +12,7 @@ use super::judge;
 use super::seen::Seen;
 use super::shared::Shared;
 use crate::config::Config;
-use crate::conversation::Manner;
+use crate::http_client::HttpClient;
 
 /// What came back.
 #[derive(Debug)]
@@ -116,11 +116,11 @@ fn reached(listen: SocketAddr) -> SocketAddr {
 }
 
 /// Asks what the gateway sees, where it listens.
-pub(super) fn ask(listen: SocketAddr, manner: &Manner) -> Answer {
-    match question(listen, manner, "/v1/traffic") {
+pub(super) fn ask(listen: SocketAddr, client: &HttpClient) -> Answer {
+    match get(listen, client, "/v1/traffic") {
         Ok(Some((200, body))) => read(&body, Answer::Document),
         // It is open to all, and is the whole answer where some part does not work.
-        Ok(Some((401, _))) if !manner.has_password() => match question(listen, manner, "/readyz") {
+        Ok(Some((401, _))) if !client.has_password() => match get(listen, client, "/readyz") {
             Ok(Some((200 | 503, body))) => read(&body, |ready| Answer::ReadyOnly(*ready)),
             other => refusal(other),
         },
@@ -129,15 +129,15 @@ pub(super) fn ask(listen: SocketAddr, manner: &Manner) -> Answer {
 }
 
 /// Asks what the gateway shares; `None` where it does not answer that, as one of another release.
-pub(super) fn ask_shared(listen: SocketAddr, manner: &Manner) -> Option<Shared> {
-    let (status, body) = question(listen, manner, "/v1/share").ok()??;
+pub(super) fn ask_shared(listen: SocketAddr, client: &HttpClient) -> Option<Shared> {
+    let (status, body) = get(listen, client, "/v1/share").ok()??;
     serde_json::from_str(&body).ok().filter(|_| status == 200)
 }
 
 /// Whether networks have estimates, and if none has, the reason of the one with most transfers; `None` where that cannot be asked.
-pub(super) fn ask_estimates(listen: SocketAddr, manner: &Manner) -> Option<Check> {
+pub(super) fn ask_estimates(listen: SocketAddr, client: &HttpClient) -> Option<Check> {
     let networks = |which: &str| -> Option<Networks> {
-        let (status, body) = question(listen, manner, &format!("/v1/networks?{which}")).ok()??;
+        let (status, body) = get(listen, client, &format!("/v1/networks?{which}")).ok()??;
         serde_json::from_str(&body).ok().filter(|_| status == 200)
     };
     Some(judge_estimates(&networks("estimate=yes&limit=1")?, &networks("estimate=no&limit=1000")?))
@@ -178,9 +178,9 @@ fn refusal(answer: Result<Option<(u16, String)>, String>) -> Answer {
 }
 
 /// Status and body of one answer; `None` where nobody listens.
-fn question(listen: SocketAddr, manner: &Manner, path: &str) -> Result<Option<(u16, String)>, String> {
+fn get(listen: SocketAddr, client: &HttpClient, path: &str) -> Result<Option<(u16, String)>, String> {
     let address = reached(listen);
-    manner.question(&address.ip().to_string(), address.port(), path)
+    client.get(&address.ip().to_string(), address.port(), path)
 }
 
 /// Whether every part works.

@@ -8,7 +8,7 @@ use super::gateways;
 /// A clock that is off by more than this is worth a warning, as in the gateway's log.
 const CLOCK_MS: f64 = 2_000.0;
 
-/// A copy that heard nothing for so long, or lacks this many messages, is worth a warning; after a cut NATS took up to 40 s.
+/// A copy is worth a warning if its source was silent for longer than this, or if it lacks more messages than this.
 const COPY_S: f64 = 30.0;
 const COPY_MESSAGES: u64 = 1_000;
 
@@ -126,12 +126,13 @@ fn copy(stream: &Stream, is_own: bool) -> (String, Option<&'static str>) {
     let (Some(replicas), Some(current)) = (replicas, replicas_current) else {
         let to_do =
             "see that two of this site's three servers run, and allow $JS.API.STREAM.INFO of each copy in users.conf";
-        return (format!("no server tells of {name}"), Some(to_do));
+        return (format!("no server answers about {name}"), Some(to_do));
     };
     let is = format!("{name} has {current} of {replicas} replicas");
     let few = (current < replicas).then_some("see that all servers of this site run");
     let Some(messages) = lag_messages else { return (is, few) };
-    let got = lag_s.map_or_else(|| "never got any".to_owned(), |lag| format!("got the last {lag:.1} s ago"));
+    let got = lag_s
+        .map_or_else(|| "has received nothing yet".to_owned(), |lag| format!("received its newest {lag:.1} s ago"));
     let is_late = *messages > COPY_MESSAGES || lag_s.is_none_or(|lag| lag > COPY_S);
     let late = is_late.then_some(
         "see that the other site's servers run and that the leaf link is up; where they are, make the copy again (docs/share.md)",
@@ -274,7 +275,7 @@ mod tests {
         let lag = |messages: u64, s: Value| json!({ "lag_messages": messages, "lag_s": s });
         let sound = of(&json!({}), &lag(1_000, json!(30.0)));
         let found = "the stream of site a has 3 of 3 replicas; \
-                     the copy of site b has 3 of 3 replicas, lacks 1000 messages and got the last 30.0 s ago";
+                     the copy of site b has 3 of 3 replicas, lacks 1000 messages and received its newest 30.0 s ago";
         assert_eq!((sound.verdict, sound.found.as_str()), (Verdict::Ok, found));
         let fault = |name: &str| json!({ "fault": name, "replicas": null, "replicas_current": null });
         let few = json!({ "replicas_current": 2 });
@@ -282,9 +283,9 @@ mod tests {
             (few, lag(0, json!(1.0)), "stream of site a has 2 of 3", "all servers"),
             (fault("missing"), lag(0, json!(1.0)), "the stream of site a is missing", "docs/share.md"),
             (json!({}), fault("missing"), "the copy of site b is missing", "docs/share.md"),
-            (json!({}), fault("no_answer"), "no server tells of the copy of site b", "STREAM.INFO"),
-            (json!({}), lag(0, json!(30.1)), "got the last 30.1 s ago", "leaf link"),
-            (json!({}), lag(0, json!(null)), "never got any", "leaf link"),
+            (json!({}), fault("no_answer"), "no server answers about the copy of site b", "STREAM.INFO"),
+            (json!({}), lag(0, json!(30.1)), "received its newest 30.1 s ago", "leaf link"),
+            (json!({}), lag(0, json!(null)), "has received nothing yet", "leaf link"),
             (json!({}), lag(1_001, json!(1.0)), "lacks 1001 messages", "leaf link"),
         ] {
             let check = of(&own, &copy);

@@ -21,6 +21,8 @@ use super::{Published, Shared};
 
 /// Networks that expire at a time, all hosts together: at ten times a second 40,960, and the lock is held under a millisecond.
 const EXPIRED_AT_A_TIME: usize = 4_096;
+/// Networks of one host that are recorded under one hold of the lock.
+const USES_AT_A_TIME: usize = 64;
 
 impl Shared {
     /// Whether only the networks in use by a host are advertised to it.
@@ -56,8 +58,12 @@ impl Published {
 
     /// Records networks that a host used before it came here, ahead of its snapshot.
     pub(super) fn uses_of_host(&self, uses: &[(u64, Network)]) {
-        if self.shared.sends_only_in_use() {
-            let recorded = self.shared.outbound.lock().record_uses(uses, false, self.now());
+        if !self.shared.sends_only_in_use() {
+            return;
+        }
+        // Starts wait for the same lock.
+        for some in uses.chunks(USES_AT_A_TIME) {
+            let recorded = self.shared.outbound.lock().record_uses(some, false, self.now());
             self.count_uses(&recorded);
         }
     }

@@ -108,7 +108,7 @@ fn connect(number: u16, config: NatsConfig) -> Sender {
     let (outgoing, to_exchange) = mpsc::channel(MESSAGES);
     let (incoming, mut heard) = mpsc::channel(MESSAGES);
     let (state, seen) = watch::channel(LinkState::default());
-    let link = Link { outgoing: to_exchange, cells: incoming.clone(), incoming, state, kept: Arc::default() };
+    let link = Link { outgoing: to_exchange, cells: incoming.clone(), incoming, state, streams: Arc::default() };
     tokio::spawn(Box::new(NatsExchange::new(config)).run(link));
     // What others send is of no interest here.
     tokio::spawn(async move { while heard.recv().await.is_some() {} });

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use spand_core::sharing::{GatewayId, TapId};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Micros, Timestamp};
-use spand_share::exchange::{Keeping, KeptSite, Lag, LinkState, NotKept, Topic};
+use spand_share::exchange::{LinkState, MirrorLag, SiteStream, StreamFault, StreamState, Topic};
 use spand_share::format::{FORMAT, Member};
 use spand_share::{Incompatible, MemberView, ShareStatus, ShareView};
 
@@ -58,19 +58,19 @@ pub(super) fn view() -> ShareView {
         cells_received: [(GatewayId(2), 5_120), (GatewayId(3), 4_870), (GatewayId(4), 1_030)].into(),
         lag: [(Topic::Closed, Micros(450_000)), (Topic::Open, Micros(120_000))].into(),
         lag_since: [].into(),
-        kept: Arc::new(Mutex::new(streams())),
+        streams: Arc::new(Mutex::new(streams())),
     }
 }
 
 /// The stream of the site, and the copies of two others, of which nobody answers for one.
-fn streams() -> Vec<KeptSite> {
-    let lag = Lag { messages: 3, heard: Some(Duration::from_millis(400)) };
+fn streams() -> Vec<SiteStream> {
+    let lag = MirrorLag { messages: 3, heard: Some(Duration::from_millis(400)) };
     let found = [
-        ("main", Ok(Keeping { current: 3, replicas: 3, copy: None })),
-        ("b", Ok(Keeping { current: 3, replicas: 3, copy: Some(lag) })),
-        ("c", Err(NotKept::NoAnswer)),
+        ("main", Ok(StreamState { current: 3, replicas: 3, copy: None })),
+        ("b", Ok(StreamState { current: 3, replicas: 3, copy: Some(lag) })),
+        ("c", Err(StreamFault::NoAnswer)),
     ];
-    found.into_iter().map(|(site, found)| KeptSite { site: site.to_owned(), found }).collect()
+    found.into_iter().map(|(site, found)| SiteStream { site: site.to_owned(), found }).collect()
 }
 
 /// Messages of the others come: of each who it is, and cells where they count.

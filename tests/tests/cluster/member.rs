@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use spand_core::sharing::GatewayId;
-use spand_share::exchange::{Exchange, Incoming, Keeping, KeptSite, Link, LinkState, NotKept, Outgoing, Topic};
+use spand_share::exchange::{
+    Exchange, Incoming, Link, LinkState, Outgoing, SiteStream, StreamFault, StreamState, Topic,
+};
 use spand_share::nats::{NatsConfig, NatsExchange};
 use spand_tests::patience::{PATIENCE, awaited};
 use tokio::sync::{mpsc, watch};
@@ -18,7 +20,7 @@ pub(crate) struct Member {
     pub(crate) inbox: mpsc::Receiver<Incoming>,
     pub(crate) state: watch::Receiver<LinkState>,
     /// What keeps cells, by site.
-    reported: Arc<Mutex<Vec<KeptSite>>>,
+    reported: Arc<Mutex<Vec<SiteStream>>>,
     /// Of whom which messages were expected out of the stream.
     kept: BTreeSet<(u16, String)>,
 }
@@ -38,7 +40,7 @@ impl Member {
             cells: incoming.clone(),
             incoming,
             state,
-            kept: Arc::clone(&reported),
+            streams: Arc::clone(&reported),
         }));
         Self { out, inbox, state: seen, reported, kept: BTreeSet::new() }
     }
@@ -94,13 +96,13 @@ impl Member {
         *topic == Topic::Closed && self.kept.contains(&(*from, payload.clone()))
     }
 
-    /// How a site's cells are kept, if the servers reported anything of it.
-    pub(crate) fn reported(&self, site: &str) -> Option<Result<Keeping, NotKept>> {
+    /// The state of a site's stream, where the servers reported one.
+    pub(crate) fn reported(&self, site: &str) -> Option<Result<StreamState, StreamFault>> {
         self.reported.lock().iter().find(|kept| kept.site == site).map(|kept| kept.found.clone())
     }
 
     /// Waits until they reported that it is kept.
-    pub(crate) async fn kept(&self, site: &str) -> Keeping {
+    pub(crate) async fn kept(&self, site: &str) -> StreamState {
         let reported = async {
             loop {
                 if let Some(Ok(keeping)) = self.reported(site) {

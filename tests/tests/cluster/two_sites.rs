@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::stream::Info;
 use clap::Parser;
-use spand_share::exchange::{Keeping, LinkState, NotKept, Topic};
+use spand_share::exchange::{LinkState, StreamFault, StreamState, Topic};
 use spand_tests::cluster::{Ports, Servers};
 use spand_tests::patience::awaited;
 use tokio::io::copy_bidirectional;
@@ -253,7 +253,7 @@ async fn two_sites_know_what_the_other_saw_and_each_goes_on_without_it() {
     });
     let mut late = Member::up(b.gateway(3, 3)).await;
     late.until(1, Topic::Closed, "before").await;
-    assert_eq!(late.kept("b").await, Keeping { current: 3, replicas: 3, copy: None });
+    assert_eq!(late.kept("b").await, StreamState { current: 3, replicas: 3, copy: None });
     let copy = late.kept("main").await;
     let lag = copy.copy.expect("a copy's lag");
     assert_eq!((copy.current, copy.replicas, lag.messages), (3, 3, 0));
@@ -273,7 +273,7 @@ async fn two_sites_know_what_the_other_saw_and_each_goes_on_without_it() {
 
     // That a copy is missing is reported once gateways of its site are heard.
     let missing = async {
-        while one.reported("b") != Some(Err(NotKept::Missing)) {
+        while one.reported("b") != Some(Err(StreamFault::Missing)) {
             late.send(Topic::Member, "here").await;
             sleep(Duration::from_secs(1)).await;
         }

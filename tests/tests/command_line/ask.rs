@@ -109,7 +109,7 @@ pub(super) fn tables() -> Result<()> {
         .map(|line| line.split_whitespace().nth(1).unwrap_or_default().trim_start_matches('≥').parse())
         .collect::<Result<_, _>>()?;
     ensure!(shares.len() == 5 && shares.is_sorted_by(|a, b| a >= b) && shares[0] > shares[4], "{sorted}");
-    ensure!(sorted.trim_end().ends_with("in all: --offset 5 goes on, --all prints every one"), "{sorted}");
+    ensure!(sorted.trim_end().ends_with("in all; --offset 5 prints the next ones, --all prints every one"), "{sorted}");
     let first = rows[0].split_whitespace().next().context("a network")?;
     let found = asked.prints(&format!("networks --search {first} --within {first}"))?;
     ensure!(found.lines().filter(|line| line.contains('/')).count() == 1 && found.contains(first), "{found}");
@@ -129,10 +129,10 @@ pub(super) fn tables() -> Result<()> {
         "{agents}"
     );
     let two = asked.prints("agents --limit 2 --offset 1")?;
-    ensure!(two.contains("4 in all: --offset 3 goes on"), "{two}");
+    ensure!(two.contains("4 in all; --offset 3 prints the next ones"), "{two}");
 
     let benefit = asked.prints("benefit")?;
-    ensure!(benefit.starts_with("advised less control since 20"), "{benefit}");
+    ensure!(benefit.starts_with("advised minus control since 20"), "{benefit}");
     let class = row(&benefit, "100kB")?;
     ensure!(class.len() == 10 && class[6].parse::<u64>()? > 0, "{benefit}");
 
@@ -249,6 +249,7 @@ pub(super) fn faults() -> Result<()> {
         "status --url https://127.0.0.1:1",
         "status --ca ca.pem",
         "status --user ann",
+        "status --url http://gateway.example --user ann --password-file file",
         "status --password-file file",
     ] {
         asked.fails(line, 64, &[])?;
@@ -267,8 +268,8 @@ pub(super) fn faults() -> Result<()> {
     for (answer, words) in [
         ("", "not an HTTP server"),
         ("garbage\r\n\r\n", "not an HTTP server"),
-        ("HTTP/1.1 200 OK\r\n\r\n<html>", "is no gateway"),
-        ("HTTP/1.1 404 Not Found\r\n\r\n<html>", "is no gateway"),
+        ("HTTP/1.1 200 OK\r\n\r\n<html>", "is not a gateway"),
+        ("HTTP/1.1 404 Not Found\r\n\r\n<html>", "is not a gateway"),
     ] {
         let listener = TcpListener::bind(any_port())?;
         let address = listener.local_addr()?;

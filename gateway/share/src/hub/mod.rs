@@ -1,4 +1,5 @@
-//! The hub: between the engines of this gateway and the exchange. One thread, on which nobody waits.
+//! The hub: a thread between the engines of this gateway and the exchange. It packs cells and decides what leaves; it estimates nothing, and
+//! nobody waits for it.
 
 mod receive;
 
@@ -43,7 +44,7 @@ const AGAIN_AFTER: Duration = if cfg!(test) { Duration::from_millis(100) } else 
 const HELD: Duration = Duration::from_millis(2);
 /// How often a gateway says who it is.
 const MEMBER: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(5) };
-/// What came is compared with what members name at most this often, however many messages they send.
+/// Cells that came are compared with the digests of members at most once in this time: a member may send any number of messages.
 const COMPARED: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(1) };
 /// The digest of a bucket is named this long after its end: late packets have been added by then, and its cells have left.
 const SETTLED: Micros = Micros::from_secs(5);
@@ -83,7 +84,7 @@ struct Hub {
     changed: Instant,
     /// What did not come of others, and they asked for.
     digests: Digests,
-    /// When that was looked at last.
+    /// When cells were last compared with digests.
     compared: Option<Instant>,
     warned: Warned,
     complaints: Complaints,
@@ -110,10 +111,13 @@ impl Sharing {
         let ((with_cells, cells_of_others), (from_exchange, others)) =
             (mpsc::channel(WITH_CELLS), mpsc::channel(OTHERS));
         let (state, seen) = watch::channel(LinkState::default());
-        let kept = Arc::default();
-        let status =
-            ShareStatus::from(ShareView { own: Some(own.clone()), kept: Arc::clone(&kept), ..ShareView::default() });
-        let link = Link { outgoing: to_exchange, cells: with_cells, incoming: from_exchange, state, kept };
+        let streams = Arc::default();
+        let status = ShareStatus::from(ShareView {
+            own: Some(own.clone()),
+            streams: Arc::clone(&streams),
+            ..ShareView::default()
+        });
+        let link = Link { outgoing: to_exchange, cells: with_cells, incoming: from_exchange, state, streams };
         status.measures.configured.set(1);
         let (engine_ends, hub_ends): (Vec<_>, Vec<_>) =
             (0..engines).map(|_| ends(sender.clone(), status.clone())).unzip();

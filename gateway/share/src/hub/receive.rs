@@ -1,4 +1,4 @@
-//! What comes of other gateways.
+//! Messages of other gateways: refuses what does not fit its topic or its sender, and hands cells to the engines. It sends nothing.
 
 use std::sync::mpsc::TrySendError;
 use std::time::Instant;

@@ -10,11 +10,11 @@
 mod backoff;
 mod catch_up;
 mod config;
-mod copies;
 mod fault;
 mod inbox;
 mod session;
 mod stream;
+mod streams;
 mod subjects;
 
 use std::collections::BTreeSet;

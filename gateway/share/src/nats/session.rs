@@ -18,12 +18,12 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::backoff::Backoff;
 use super::catch_up::CatchUp;
-use super::copies;
 use super::fault::Fault;
 use super::inbox::Inbox;
 use super::stream;
+use super::streams;
 use super::{Nats, set};
-use crate::exchange::{KeptSite, Link, LinkState, MESSAGE_BYTES, Outgoing, Topic};
+use crate::exchange::{Link, LinkState, MESSAGE_BYTES, Outgoing, SiteStream, Topic};
 
 /// An acknowledgement or answer later than this is none.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
@@ -53,8 +53,8 @@ pub(super) enum Ended {
 /// An attempt to write to the stream.
 type Attempt = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
 
-/// A look for streams: their names, and how they are.
-type Look = Pin<Box<dyn Future<Output = (Vec<String>, Vec<KeptSite>)> + Send>>;
+/// A look for streams: their names and states.
+type Look = Pin<Box<dyn Future<Output = (Vec<String>, Vec<SiteStream>)> + Send>>;
 
 /// What a connection is worked with.
 struct Session<'a> {
@@ -82,7 +82,7 @@ pub(super) async fn run(
     link: &mut Link,
     has_been_up: bool,
 ) -> Ended {
-    let Link { outgoing, cells, incoming, state, kept } = link;
+    let Link { outgoing, cells, incoming, state, streams } = link;
     let inbox = Inbox::new(Arc::clone(&nats.subjects), cells.clone(), incoming.clone());
     let made = async {
         let mut session = Session::connect(nats, servers, inbox, *since).await?;
@@ -96,8 +96,8 @@ pub(super) async fn run(
     match session {
         Err(fault) => Ended::Failed(fault, false),
         Ok(mut session) => {
-            let carried = session.carry(outgoing, (state, kept), has_been_up).await;
-            kept.lock().clear();
+            let carried = session.carry(outgoing, (state, streams), has_been_up).await;
+            streams.lock().clear();
             *since = SystemTime::now() - UNNOTICED;
             match carried {
                 Ok(()) => Ended::ForGood,
@@ -195,7 +195,7 @@ impl<'a> Session<'a> {
     async fn carry(
         &mut self,
         outgoing: &mut mpsc::Receiver<Outgoing>,
-        (state, kept): (&watch::Sender<LinkState>, &Mutex<Vec<KeptSite>>),
+        (state, streams): (&watch::Sender<LinkState>, &Mutex<Vec<SiteStream>>),
         has_been_up: bool,
     ) -> Result<(), Fault> {
         let own = self.nats.subjects.stream();
@@ -234,12 +234,12 @@ impl<'a> Session<'a> {
                 },
                 _ = look.tick(), if listing.is_none() => {
                     let heard = self.inbox.sites(LOOK_EVERY);
-                    listing = Some(copies::look(self.context.clone(), Arc::clone(&self.nats.subjects), heard).boxed());
+                    listing = Some(streams::look(self.context.clone(), Arc::clone(&self.nats.subjects), heard).boxed());
                 }
                 Some((names, found)) = async { Some(listing.as_mut()?.await) }, if listing.is_some() => {
                     listing = None;
                     self.read_all(names);
-                    *kept.lock() = found;
+                    *streams.lock() = found;
                 }
                 Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
                 message = outgoing.recv() => match message {

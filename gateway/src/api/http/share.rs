@@ -9,7 +9,7 @@ use serde::Serialize;
 use spand_core::sharing::{GatewayId, TapId};
 use spand_proto::operator::rfc3339_ms;
 use spand_proto::units::{Micros, Timestamp};
-use spand_share::exchange::{KeptSite, LinkState, NotKept, Topic};
+use spand_share::exchange::{LinkState, SiteStream, StreamFault, Topic};
 use spand_share::format::Member;
 use spand_share::{Incompatible, MemberView, ShareMeasures, ShareStatus, ShareView};
 
@@ -124,7 +124,7 @@ impl SharingDocument {
             site: view.site.clone(),
             mirror_group: own.tap.group(),
             link: LinkDocument::new(&view, now),
-            streams: view.kept.lock().iter().map(StreamDocument::new).collect(),
+            streams: view.streams.lock().iter().map(StreamDocument::new).collect(),
             lag: LagDocument { closed_s: lag(Topic::Closed), open_s: lag(Topic::Open) },
             members: view.members.iter().map(|known| MemberDocument::new(known, &view, measures, &seats)).collect(),
             cells_taken: measures.cells_taken.get(),
@@ -154,12 +154,12 @@ impl LinkDocument {
 }
 
 impl StreamDocument {
-    fn new(KeptSite { site, found }: &KeptSite) -> Self {
+    fn new(SiteStream { site, found }: &SiteStream) -> Self {
         let keeping = found.as_ref().ok();
         let copy = keeping.and_then(|keeping| keeping.copy.as_ref());
         Self {
             site: site.clone(),
-            fault: found.as_ref().err().copied().map(NotKept::name),
+            fault: found.as_ref().err().copied().map(StreamFault::name),
             replicas: keeping.map(|keeping| keeping.replicas),
             replicas_current: keeping.map(|keeping| keeping.current),
             lag_messages: copy.map(|lag| lag.messages),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use spand_core::sharing::{Notice, TapId};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Micros;
-use spand_share::exchange::{Keeping, KeptSite, Lag, LinkState, NotKept, Topic};
+use spand_share::exchange::{LinkState, MirrorLag, SiteStream, StreamFault, StreamState, Topic};
 use spand_share::format::Member;
 use spand_share::{Incompatible, MemberView};
 
@@ -36,16 +36,17 @@ fn member(gateway: u16, tap: TapId) -> Member {
 fn view() -> ShareView {
     let (of_two, now) = (TapId::of_gateway(GatewayId(2)), Instant::now());
     let known = |member, clock_ahead_us, incompatible| MemberView { member, heard: now, clock_ahead_us, incompatible };
-    let lag = Lag { messages: 4, heard: Some(Duration::from_millis(1_500)) };
-    let kept = [
-        ("a", Ok(Keeping { current: 2, replicas: 3, copy: None })),
-        ("b", Ok(Keeping { current: 3, replicas: 3, copy: Some(lag) })),
-        ("c", Err(NotKept::Missing)),
-        ("d", Err(NotKept::NoAnswer)),
+    let lag = MirrorLag { messages: 4, heard: Some(Duration::from_millis(1_500)) };
+    let found = [
+        ("a", Ok(StreamState { current: 2, replicas: 3, copy: None })),
+        ("b", Ok(StreamState { current: 3, replicas: 3, copy: Some(lag) })),
+        ("c", Err(StreamFault::Missing)),
+        ("d", Err(StreamFault::NoAnswer)),
     ];
-    let kept: Vec<KeptSite> = kept.into_iter().map(|(site, found)| KeptSite { site: site.to_owned(), found }).collect();
+    let streams: Vec<SiteStream> =
+        found.into_iter().map(|(site, found)| SiteStream { site: site.to_owned(), found }).collect();
     ShareView {
-        kept: Arc::new(Mutex::new(kept)),
+        streams: Arc::new(Mutex::new(streams)),
         link: LinkState::Down("no server answers".to_owned()),
         since: Some(now),
         own: Some(member(1, TapId::of_group(7))),

@@ -5,13 +5,13 @@ use smallvec::SmallVec;
 use crate::sharing::TapId;
 use crate::window::bucket::Contribution;
 
-/// Contributions of other taps that are enough to judge one by.
+/// Fewest contributions of all other taps by which a tap is judged.
 const ENOUGH: u32 = 12;
-/// A mean that is this many times that of all others, or as small a part of it, is an outlier,
+/// A tap is an outlier if its mean is this many times that of all others, or that mean is this many times the tap's.
 const FACTOR: f64 = 1.5;
-/// where it weighs more than this part of them. A lighter tap moves a share by an eighth at most.
+/// A tap that weighs less than this part of all others is no outlier: it moves a share by an eighth at most.
 const WEIGHT: f64 = 0.25;
-/// And by more than this many standard errors of both: windows of one path scatter by themselves.
+/// The means of an outlier and of all others are more standard errors apart than this: windows of one path scatter by themselves.
 const ERRORS: f64 = 6.0;
 /// Other taps that have to have seen the network: of two that differ nobody knows which is right.
 const WITNESSES: usize = 2;

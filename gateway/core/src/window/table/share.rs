@@ -388,6 +388,13 @@ impl NetworkTable {
         }
     }
 
+    /// What all gateways saw of a network.
+    #[cfg(test)]
+    pub(crate) fn merged_record(&self, network: Network, now: Timestamp) -> Option<NetworkRecord> {
+        let entry = self.slots.get(self.slots.find(network)?)?;
+        Some(self.evaluated(entry, now).into_owned())
+    }
+
     /// Drops what other gateways saw longer ago than the window reaches. `was_own`: there were own samples before the own record was brought
     /// up to date.
     pub(super) fn drop_aged_cells(&mut self, slot: Slot, was_own: bool, now: Timestamp) {

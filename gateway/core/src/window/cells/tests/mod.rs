@@ -182,6 +182,12 @@ proptest! {
             let found: Vec<_> = tables.iter_mut().map(|table| estimate(table, n, now).unwrap()).collect();
             let [.., one, other] = found.as_slice() else { unreachable!() };
             prop_assert_eq!(bits(Some(one)), bits(Some(other)));
+            // What is estimated from is the same at all, also where the own tap bounds the estimate.
+            let merged = |table: &NetworkTable| table.merged_record(network(n), now).unwrap();
+            let first = merged(&tables[0]);
+            for NetworkRecord { buckets, contributions, rtts, .. } in tables.iter().map(merged) {
+                prop_assert_eq!((&buckets, &contributions, &rtts), (&first.buckets, &first.contributions, &first.rtts));
+            }
             for one in &found {
                 let off = (one.share.bytes() / expected.share.bytes() - 1.0).abs();
                 prop_assert!(off <= 0.1, "{} off", off);

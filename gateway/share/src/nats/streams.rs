@@ -1,4 +1,5 @@
-//! What the servers tell of the streams that keep cells: the site's own, and copies of other sites'.
+//! Asks the servers for the streams with closed cells, the site's own and the copies of other sites' streams, and for their states. It reads
+//! no message of them (`catch_up`) and makes none (`stream`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,14 +12,14 @@ use futures::future::join_all;
 
 use super::stream;
 use super::subjects::Subjects;
-use crate::exchange::{Keeping, KeptSite, Lag, NotKept};
+use crate::exchange::{MirrorLag, SiteStream, StreamFault, StreamState};
 
-/// The names of those that are there, and how each site is kept that is this one, heard, or reported.
+/// The names of the streams that exist, and the state of each of this site, of sites whose gateways are heard, and of sites that the servers list.
 pub(super) async fn look(
     context: Context,
     subjects: Arc<Subjects>,
     mut sites: BTreeSet<String>,
-) -> (Vec<String>, Vec<KeptSite>) {
+) -> (Vec<String>, Vec<SiteStream>) {
     let prefix = subjects.stream_prefix();
     let names: Result<Vec<String>, _> = context.stream_names().try_collect().await;
     let names = names.map(|names| names.into_iter().filter(|name| name.starts_with(&prefix)).collect());
@@ -33,24 +34,25 @@ pub(super) async fn look(
         let info = if is_there { stream::info(&context, &name).await } else { Ok(None) };
         let is_wanted = wanted.contains(&site);
         let keeping = |info: Info| keeping(&info, is_wanted, SystemTime::now());
-        let found = info.map_err(|_| NotKept::NoAnswer).and_then(|info| info.map(keeping).ok_or(NotKept::Missing));
-        // One that nobody tells of may be of a cluster whose name begins as this one's.
-        (found.is_ok() || is_wanted).then_some(KeptSite { site, found })
+        let found =
+            info.map_err(|_| StreamFault::NoAnswer).and_then(|info| info.map(keeping).ok_or(StreamFault::Missing));
+        // A stream without an answer may belong to a cluster whose name begins like this one's.
+        (found.is_ok() || is_wanted).then_some(SiteStream { site, found })
     });
     let kept = join_all(found).await.into_iter().flatten().collect();
     (there.unwrap_or_default(), kept)
 }
 
-/// Gateways write every few seconds: a copy without that of a site that is heard takes nothing, though its servers greet each other, as
-/// after all servers of that site began again with lower numbers than it has.
-fn keeping(info: &Info, is_heard: bool, now: SystemTime) -> Keeping {
+/// The state of a stream. Gateways write every few seconds, so a copy of a site that `is_heard` is as old as its newest message: after all
+/// servers of that site restarted, it takes nothing more, since their messages have lower numbers, and its own servers report no lag.
+fn keeping(info: &Info, is_heard: bool, now: SystemTime) -> StreamState {
     let current = info.cluster.as_ref().map_or(1, |cluster| {
         let others = cluster.replicas.iter().filter(|replica| replica.current && !replica.offline);
         usize::from(cluster.leader.is_some()) + others.count()
     });
     let age = || now.duration_since(info.state.last_timestamp.into()).unwrap_or_default();
     let newest = (info.state.last_sequence > 0).then(age);
-    let copy = info.mirror.as_ref().map(|mirror| Lag {
+    let copy = info.mirror.as_ref().map(|mirror| MirrorLag {
         messages: mirror.lag,
         heard: if is_heard {
             mirror.active.zip(newest).map(|(active, newest)| active.max(newest))
@@ -58,7 +60,7 @@ fn keeping(info: &Info, is_heard: bool, now: SystemTime) -> Keeping {
             mirror.active
         },
     });
-    Keeping { current, replicas: info.config.num_replicas, copy }
+    StreamState { current, replicas: info.config.num_replicas, copy }
 }
 
 #[cfg(test)]
@@ -88,8 +90,8 @@ mod tests {
             keeping(&serde_json::from_value(info).unwrap(), is_heard, now)
         };
         let second = Duration::from_secs(1);
-        let lag = |heard| Some(Lag { messages: 4, heard });
-        assert_eq!(of(7, 1_000_000_000, false), Keeping { current: 2, replicas: 3, copy: lag(Some(second)) });
+        let lag = |heard| Some(MirrorLag { messages: 4, heard });
+        assert_eq!(of(7, 1_000_000_000, false), StreamState { current: 2, replicas: 3, copy: lag(Some(second)) });
         assert_eq!(of(7, 1_000_000_000, true).copy, lag(Some(40 * second)));
         assert_eq!(of(7, 60_000_000_000, true).copy, lag(Some(60 * second)));
         assert_eq!([of(0, 1_000_000_000, true).copy, of(7, -1, true).copy], [lag(None), lag(None)]);

@@ -1,5 +1,5 @@
-//! One question over HTTP, on one connection: in the clear, or by TLS with a gateway that has to show the configured certificate, or one
-//! of an authority.
+//! A client for one GET request to a gateway, on a connection of its own: in the clear, or by TLS with the configured certificate or an
+//! authority. It follows no redirect and reads no chunked body.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -24,14 +24,14 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Largest answer that is read, in bytes.
 const MOST_BYTES: u64 = 8 << 20;
 
-/// How a gateway is asked: what it proves itself by, and what the person who asks proves themselves by.
+/// How the server is authenticated, and the user.
 #[derive(Debug, Default)]
-pub(crate) struct Manner {
+pub(crate) struct HttpClient {
     tls: Option<Arc<ClientConfig>>,
     authorization: Option<String>,
 }
 
-impl Manner {
+impl HttpClient {
     /// As the configuration says. `person` is a name of `admin.passwords` and the password.
     pub(crate) fn of(config: &Config, person: Option<(&str, &str)>) -> Result<Self, Failure> {
         let own = if config.admin.tls { Files::read(&config.tls)? } else { None };
@@ -60,8 +60,8 @@ impl Manner {
         self.authorization.is_some()
     }
 
-    /// Status and body of the answer about `path` at a host, which is an address or a name; `None` where nobody listens.
-    pub(crate) fn question(&self, host: &str, port: u16, path: &str) -> Result<Option<(u16, String)>, String> {
+    /// Requests `path` and returns status and body. `host` is an address or a name. Returns `None` where nobody listens.
+    pub(crate) fn get(&self, host: &str, port: u16, path: &str) -> Result<Option<(u16, String)>, String> {
         let mut addresses = (host, port).to_socket_addrs().map_err(|error| error.to_string())?;
         let stream = addresses.find_map(|address| TcpStream::connect_timeout(&address, PATIENCE).ok());
         let Some(stream) = stream else { return Ok(None) };
