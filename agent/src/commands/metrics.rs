@@ -46,7 +46,7 @@ fn replace(file: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// The numbers of a status in the text format of Prometheus.
-fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
+pub(crate) fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::with_prefix("spand_agent");
     let about = vec![
         ("version", status.version.clone()),

@@ -10,7 +10,7 @@ use serde::Serialize;
 use spand_proto::operator::Failure;
 
 mod explain;
-mod metrics;
+pub(crate) mod metrics;
 mod pause;
 mod probe;
 mod query;

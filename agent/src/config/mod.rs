@@ -26,7 +26,9 @@ use spand_proto::start::Mode;
 pub(crate) use gateways::{canonical, socket_of};
 pub(crate) use place::Place;
 pub(crate) use reload::Reloaded;
-pub use sections::{ApplyMethod, Bbr, Bpf, Destinations, Gateway, Holdout, Limits, Namespaces, Policy, Route, Variant};
+pub use sections::{
+    ApplyMethod, Bbr, Bpf, Destinations, Gateway, Holdout, Limits, Metrics, Namespaces, Policy, Route, Variant,
+};
 #[cfg(test)]
 pub(crate) use start::MOST_NAMED;
 pub use start::{GrowthRule, Start, StartFor};
@@ -77,6 +79,8 @@ pub struct Config {
     pub bpf: Bpf,
     /// How large each table may grow.
     pub limits: Limits,
+    /// Where Prometheus asks.
+    pub metrics: Metrics,
     /// What the program may still do once it runs.
     pub process: Process,
     /// What is logged.
@@ -103,6 +107,7 @@ impl Default for Config {
             route: Route::default(),
             bpf: Bpf::default(),
             limits: Limits::default(),
+            metrics: Metrics::default(),
             process: Process::default(),
             log: Log::default(),
             renamed: Vec::new(),

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
@@ -229,6 +230,15 @@ impl Variant {
     pub fn name(self) -> &'static str {
         self.into()
     }
+}
+
+/// `[metrics]`: a listener for Prometheus.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Metrics {
+    /// Address and port of `GET /metrics`. Default none: the host listens nowhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<SocketAddr>,
 }
 
 /// `[limits]`: how large each table may grow. What does not fit is counted.

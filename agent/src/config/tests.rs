@@ -59,7 +59,8 @@ fn the_example_holds_every_key() {
         vec!["https://gw.elsewhere.example.org:7400".to_owned()],
     ];
     let gateway = Gateway { url: None, urls: Some(urls), ..Gateway::default() };
-    let full = Config { gateway, tls, policy, process, ..Config::default() };
+    let metrics = Metrics { listen: Some("127.0.0.1:7481".parse().unwrap()) };
+    let full = Config { gateway, tls, policy, metrics, process, ..Config::default() };
     let text = example_with_optional_keys();
     // Gateways are named in one of two ways.
     assert_eq!(text.matches("\nurl = ").count(), 1);

@@ -24,6 +24,7 @@ mod tests;
 pub(crate) use client::try_ask;
 pub use client::{AskError, ask};
 pub use seen::{ConnectionsSeen, DirectionSeen, SeenState};
+pub(crate) use server::status;
 pub use server::{Peer, Pending, Server};
 #[cfg(test)]
 pub(crate) use tests::made_up;

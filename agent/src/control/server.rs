@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::geteuid;
+use nix::unistd::{getegid, geteuid};
 use spand_proto::operator::Failure;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -155,6 +155,12 @@ fn may_change(peer: Peer, path: &Path) -> bool {
         return true;
     }
     fs::metadata(path).is_ok_and(|socket| peer.gid == socket.gid() || socket.mode() & 0o002 == 0)
+}
+
+/// The state of the agent, for its own listener.
+pub(crate) async fn status(requests: &mpsc::Sender<Pending>) -> Reply {
+    let peer = Peer { uid: geteuid().as_raw(), gid: getegid().as_raw(), pid: None };
+    answer(Request::Status, peer, requests).await
 }
 
 async fn answer(request: Request, peer: Peer, requests: &mpsc::Sender<Pending>) -> Reply {

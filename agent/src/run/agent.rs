@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use super::Own;
+use super::changes::ChangeLog;
 use super::explain::with_gateways_reason;
 use super::gateway::GatewayWatch;
 use super::pushes::PushWatch;
@@ -53,6 +54,7 @@ pub(super) struct Agent<A> {
     pub(super) pushes: PushWatch,
     pub(super) seen: SeenWatch,
     room: RoomWatch,
+    changes: ChangeLog,
     pub(super) comparison: Comparison,
     pub(super) pause: Pause,
     pausing: watch::Sender<Pausing>,
@@ -73,7 +75,7 @@ struct Stale {
 impl<A: Applier> Agent<A> {
     pub(super) fn new(
         config: &Config,
-        Own { clock, dialer, confined, file, hangup }: Own,
+        Own { clock, dialer, confined, file, hangup, .. }: Own,
         host_name: HostName,
         addresses: watch::Receiver<Vec<IpAddr>>,
         (pause, pausing): (Pause, watch::Sender<Pausing>),
@@ -101,6 +103,7 @@ impl<A: Applier> Agent<A> {
             pushes: PushWatch::default(),
             seen: SeenWatch::default(),
             room: RoomWatch::default(),
+            changes: ChangeLog::default(),
             comparison: Comparison::default(),
             pause,
             pausing,
@@ -166,7 +169,8 @@ impl<A: Applier> Agent<A> {
             UpdateEvent::Estimate(update) => {
                 self.stale.networks.insert(update.estimate.network);
             }
-            UpdateEvent::Withdrawal { network, .. } => {
+            UpdateEvent::Withdrawal { network, reason } => {
+                self.changes.on_withdrawal(*network, *reason);
                 self.stale.networks.insert(*network);
             }
             UpdateEvent::SnapshotEnd { .. } => {
@@ -261,6 +265,7 @@ impl<A: Applier> Agent<A> {
         self.desired.retain(|network, _| held.contains(network));
         self.skipped.retain(|network, _| held.contains(network));
         self.announced.retain(|network, _| held.contains(network));
+        self.changes.retain(|network| held.contains(network), now);
         for network in held {
             self.decide_one(network, now);
         }
@@ -273,6 +278,7 @@ impl<A: Applier> Agent<A> {
             self.desired.remove(&network);
             self.skipped.remove(&network);
             self.announced.remove(&network);
+            self.changes.on_gone(network, now);
             return;
         };
         let connection = Connection::default();
@@ -293,12 +299,17 @@ impl<A: Applier> Agent<A> {
                 };
                 let inputs =
                     Inputs::new(&held.estimate, held.lease, cap, &self.policy.start_to(within.unwrap_or(network)));
-                self.desired.insert(network, Desired { window, reason, expires: held.expires, announced, inputs });
+                let desired = Desired { window, reason, expires: held.expires, announced, inputs };
+                self.changes.on_start(network, &desired);
+                self.desired.insert(network, desired);
             }
-            (Verdict::Leave(reason), _) if counts_as_left(reason) => {
-                self.skipped.insert(network, (reason, held.expires));
+            (Verdict::Leave(reason), _) => {
+                self.changes.on_end(network, reason.name());
+                if counts_as_left(reason) {
+                    self.skipped.insert(network, (reason, held.expires));
+                }
             }
-            _ => {}
+            (Verdict::Apply(_), Err(_)) => {}
         }
         self.holdings.set_matters(network, matters(decision.verdict));
         if self.verdicts.insert(network, decision.verdict) == Some(decision.verdict) {

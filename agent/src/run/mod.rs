@@ -1,11 +1,12 @@
 //! The running agent: one task that owns all state, fed by the subscription, the kernel, commands and time.
 
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sd_notify::NotifyState;
 use spand_confine::Confined;
 use spand_proto::contract::HostName;
 use spand_proto::operator::Failure;
@@ -18,6 +19,7 @@ use tracing::{info, warn};
 
 mod addresses;
 mod agent;
+mod changes;
 mod explain;
 mod gateway;
 mod needs;
@@ -25,6 +27,7 @@ mod pause;
 mod pushes;
 mod reload;
 mod room;
+mod scrape;
 mod seen;
 mod status;
 
@@ -58,6 +61,8 @@ struct Own {
     /// The configuration's, read again on SIGHUP.
     file: PathBuf,
     hangup: Signal,
+    /// Where metrics are asked for.
+    scraped: Option<TcpListener>,
 }
 
 /// Runs until SIGTERM or SIGINT with the configuration of `file`, which SIGHUP has it read again.
@@ -69,18 +74,19 @@ pub(crate) fn run(config: &Config, file: &Path) -> Result<(), Failure> {
     if let Some(exposed) = config.tls.key.as_deref().and_then(spand_confine::exposed) {
         warn!("{exposed}");
     }
+    let scraped = config.metrics.listen.map(scrape::bind).transpose()?;
     let confined = spand_confine::confine(&config.process, &needs::needs(config, file))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
-    runtime.block_on(serve(config, confined, file))
+    runtime.block_on(serve(config, confined, file, scraped))
 }
 
-async fn serve(config: &Config, confined: Confined, file: &Path) -> Result<(), Failure> {
+async fn serve(config: &Config, confined: Confined, file: &Path, scraped: Option<TcpListener>) -> Result<(), Failure> {
     // One that comes before everything is ready is answered then, and does not end the agent.
     let hangup = signal(SignalKind::hangup()).map_err(Failure::environment)?;
     let clock = Clock::start();
     let dialer = Arc::new(Dialer::new(config)?);
     make_state_dir(&config.state_dir)?;
-    let own = Own { clock, dialer, confined, file: file.to_owned(), hangup };
+    let own = Own { clock, dialer, confined, file: file.to_owned(), hangup, scraped };
     match config.apply {
         ApplyMethod::DryRun => run_with(config, own, DryRun::default()).await,
         ApplyMethod::Route => {
@@ -113,6 +119,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::environment)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::environment)?;
     let (ask, mut asked) = mpsc::channel::<Pending>(16);
+    let scrapes = own.scraped.take().map(|listener| tokio::spawn(scrape::serve(listener, ask.clone())));
     let _server = Server::start(&config.control_socket(), ask)?;
     own.confined.listen_no_more();
     let pause = Pause::open(&config.pause_file(), own.clock).map_err(Failure::environment)?;
@@ -143,6 +150,8 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     agent.confined.say();
     let gateways: Vec<&str> = agent.dialer.places().iter().map(|place| place.url.as_str()).collect();
     info!(mode = %config.mode, apply = %config.apply, gateway = gateways.join(", "), "running");
+    supervise(NotifyState::Ready);
+    let watched = sd_notify::watchdog_enabled().is_some();
 
     loop {
         tokio::select! {
@@ -170,6 +179,9 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
                 None => return Err(Failure::Environment("the subscription ended for good".to_owned())),
             },
             _ = tick.tick() => {
+                if watched {
+                    supervise(NotifyState::Watchdog);
+                }
                 agent.on_tick();
                 agent.seen.on_tick(agent.applier.seen(), agent.clock.now());
                 agent.pushes.publish(agent.seen.missed(), &count);
@@ -178,9 +190,20 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
         }
     }
     info!("stopping: what is in force is removed");
+    supervise(NotifyState::Stopping);
     subscription.abort();
     reports.abort();
+    if let Some(scrapes) = scrapes {
+        scrapes.abort();
+    }
     agent.stop(STOP_PATIENCE).await
+}
+
+/// Sends a state to the service manager, where there is one (sd_notify(3)).
+fn supervise(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::debug!(%error, "the service manager takes no notification");
+    }
 }
 
 impl From<TlsError> for Failure {

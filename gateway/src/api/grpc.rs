@@ -1,4 +1,4 @@
-//! The service `spand.v1.Spand`.
+//! The services `spand.v1.Spand` and [`grpc_health`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -16,6 +16,7 @@ use spand_proto::v1::spand_server::{Spand, SpandServer};
 use tokio::sync::watch;
 use tonic::transport::Server;
 use tonic::{Code, Request, Response, Status};
+use tonic_health::pb::health_server::HealthServer;
 
 use super::access::Expected;
 use super::connection::{Connection, Peer};
@@ -23,7 +24,7 @@ use super::gate::Gate;
 use super::holdings::Held;
 use super::listener::Listener;
 use super::refusals::Reason;
-use super::{Api, REPORTS_TOO_MUCH, SUBSCRIBES_TOO_OFTEN, advice, stopped};
+use super::{Api, REPORTS_TOO_MUCH, SUBSCRIBES_TOO_OFTEN, advice, grpc_health, stopped};
 use crate::publisher::{Client, SubscribeError, Subscription};
 
 /// Questions of a query for which it counts as one request more.
@@ -57,7 +58,8 @@ pub(super) async fn serve(api: Api, listener: Listener, stop: watch::Receiver<bo
         .http2_max_header_list_size(MAX_HEADER_BYTES)
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .add_service(Gate::new(service, api))
+        .add_service(Gate::new(service, api.clone()))
+        .add_service(Gate::new(HealthServer::new(grpc_health::Service(api.clone())), api))
         .serve_with_incoming_shutdown(incoming, async {
             stopped(stop).await;
             // Ends the streams, which the graceful shutdown waits for.

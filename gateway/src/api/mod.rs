@@ -15,6 +15,7 @@ mod costly;
 mod experiment;
 mod gate;
 mod grpc;
+mod grpc_health;
 mod holdings;
 mod http;
 mod listener;

@@ -28,6 +28,7 @@ mod restoring;
 mod serve;
 mod shedding;
 mod socket;
+mod supervisor;
 #[cfg(test)]
 mod tests;
 
@@ -121,12 +122,12 @@ pub fn run_with(
     }
     let reload = Reload::new(config, file, seed, &captures, &published);
     let workers = EngineThread::each(engines, &published, &captures, store.as_ref(), ends.unwrap_or_default());
-    let thread_ended = Arc::clone(&captures.thread_ended);
+    let watched = Arc::clone(&captures);
     let threads = Threads::start(workers, captured, captures)?;
     published.readiness().ready(Part::Engine);
     confined.say();
 
-    let ended = servers.run(api.clone(), &published, reload, &thread_ended, store.as_ref());
+    let ended = servers.run(api.clone(), &published, reload, &watched, store.as_ref());
     if let Some(store) = store {
         // Nobody reports any more. The last engine's thread ends the store.
         api.save_experiment(&store);

@@ -101,6 +101,8 @@ struct State {
     packets: usize,
     spare: Vec<FrameBatch>,
     closed: bool,
+    /// Calls of [`FrameQueue::take`].
+    turns: u64,
 }
 
 /// What waiting for packets gave.
@@ -139,6 +141,7 @@ impl FrameQueue {
     /// last call are given back for reuse.
     pub(super) fn take(&self, into: &mut Vec<FrameBatch>, until: Instant) -> Taken {
         let mut state = self.state.lock();
+        state.turns += 1;
         for mut batch in into.drain(..) {
             if state.spare.len() < SPARE_BATCHES {
                 batch.clear();
@@ -157,6 +160,11 @@ impl FrameQueue {
             (true, false) => Taken::Nothing,
             (true, true) => Taken::Closed,
         }
+    }
+
+    /// How often packets were taken, or looked for.
+    pub(super) fn turns(&self) -> u64 {
+        self.state.lock().turns
     }
 
     /// Packets that may wait.

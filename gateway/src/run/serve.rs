@@ -13,8 +13,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
+use super::capture::Captures;
 use super::reload::Reload;
 use super::socket::Socket;
+use super::supervisor;
 use crate::api::{Api, Listening};
 use crate::config::{Config, Listen};
 use crate::publisher::Published;
@@ -68,11 +70,11 @@ impl Servers {
         api: Api,
         published: &Published,
         reload: Reload,
-        thread_ended: &Notify,
+        captures: &Arc<Captures>,
         store: Option<&Arc<StoreWriter>>,
     ) -> Result<(), Failure> {
         let Self { runtime, ports } = self;
-        let ended = runtime.block_on(serve(ports, api, published, reload, thread_ended, store));
+        let ended = runtime.block_on(serve(ports, api, published, reload, captures, store));
         runtime.shutdown_timeout(LAST_ANSWERS);
         ended
     }
@@ -83,7 +85,7 @@ async fn serve(
     api: Api,
     published: &Published,
     mut configuration: Reload,
-    thread_ended: &Notify,
+    captures: &Arc<Captures>,
     store: Option<&Arc<StoreWriter>>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new().map_err(|error| failed("catch signals", &error))?;
@@ -104,6 +106,7 @@ async fn serve(
     let (stop, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
     tasks.spawn(published.clone().run());
+    let signs_of_life = tokio::spawn(supervisor::keep(published.clone(), Arc::clone(captures)));
     let grpc_api = api.clone();
     let grpc_stopped = stopped.clone();
     tasks.spawn(async move { grpc_api.serve_grpc(Listening { tcp: grpc, unix }, grpc_stopped).await });
@@ -156,9 +159,11 @@ async fn serve(
             tracing::info!(signal, "stopping");
             Ok(())
         }
-        () = thread_ended.notified() => Err("a thread of the gateway has ended"),
+        () = captures.thread_ended.notified() => Err("a thread of the gateway has ended"),
         _ = tasks.join_next() => Err("a server has ended"),
     };
+    supervisor::stopping();
+    signs_of_life.abort();
     published.close();
     stop.send_replace(true);
     let answered = async { while tasks.join_next().await.is_some() {} };

@@ -5,7 +5,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User};
 use spand_agent::control::{Reply, Request, Status, ask};
 use spand_tests::lab::namespace::Namespace;
-use spand_tests::product::Daemon;
+use spand_tests::product::{Api, Daemon};
 
 use super::Case;
 use super::stage::{Folder, children, threads, wait};
@@ -25,7 +25,7 @@ struct Running {
     daemon: Daemon,
     status: Status,
     folder: Folder,
-    _namespace: Namespace,
+    namespace: Namespace,
 }
 
 fn started(config: &str) -> Result<Running> {
@@ -40,7 +40,7 @@ fn started(config: &str) -> Result<Running> {
         Ok(Reply::Status(status)) => Ok(Some(*status)),
         _ => Ok(None),
     })?;
-    Ok(Running { daemon, status, folder, _namespace: namespace })
+    Ok(Running { daemon, status, folder, namespace })
 }
 
 fn is_confined(process: u32, capabilities: u64, handed_on: u64) -> Result<()> {
@@ -48,8 +48,13 @@ fn is_confined(process: u32, capabilities: u64, handed_on: u64) -> Result<()> {
 }
 
 fn dry_run() -> Result<()> {
-    let agent = started("apply = \"dry_run\"\n")?;
+    let agent = started("apply = \"dry_run\"\n\n[metrics]\nlisten = \"127.0.0.1:7481\"\n")?;
     is_confined(agent.daemon.pid(), 0, 0)?;
+    let scraped = Api { namespace: agent.namespace.clone(), address: "127.0.0.1:7481".parse()? };
+    let (code, numbers) = scraped.get("/metrics")?;
+    ensure!(code == 200 && numbers.contains("\nspand_agent_gateway_connected 0\n"), "{code}: {numbers}");
+    let (code, way_out) = scraped.get("/")?;
+    ensure!(code == 404 && way_out.contains("/metrics"), "{code}: {way_out}");
     let kept: Vec<_> = agent.status.sandbox.iter().filter(|(_, dropped)| !**dropped).collect();
     ensure!(kept == [(&"user".to_owned(), &false)], "{:?}", agent.status.sandbox);
     ensure!(agent.daemon.log().matches("running as root; set process.user").count() == 1, "{}", agent.daemon.log());

@@ -13,6 +13,7 @@ mod partition;
 mod share;
 mod stage;
 mod stranger;
+mod supervisor;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
             names::CASES,
             off::CASES,
             stranger::CASES,
+            supervisor::CASES,
         ]
         .concat();
         run_cases("process", "the programs are started as root, which this is not", cases)

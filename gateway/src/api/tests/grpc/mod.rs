@@ -1,6 +1,7 @@
 //! gRPC.
 
 mod flood;
+mod health;
 mod socket;
 mod subscribe;
 
