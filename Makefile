@@ -6,8 +6,12 @@ BUILD_PACKAGES := clang gcc libc6-dev libelf-dev libpcap-dev linux-libc-dev make
 LAB_PACKAGES   := iproute2 protobuf-compiler python3-grpcio
 # promtool, for the alerts.
 ALERT_PACKAGES := prometheus
-# What packs, judges and tries Debian packages.
-DEB_PACKAGES   := debhelper debootstrap dpkg-dev fakeroot lintian
+# What packs a release and judges the packages, and what builds it for arm64.
+RELEASE_PACKAGES := debhelper dpkg-dev fakeroot libcap2-bin lintian mmdebstrap patchelf rpm umoci
+ARM64_PACKAGES   := gcc-aarch64-linux-gnu libc6-dev-arm64-cross libelf-dev:arm64 libpcap-dev:arm64 zlib1g-dev:arm64
+# What tries it.
+RELEASE_TEST_PACKAGES := debootstrap podman qemu-user-static runc umoci
+RELEASED = $(or $(CARGO_TARGET_DIR),target)/release-files
 # An engine for images, one that knows newer capabilities, and what makes base images where no registry is at hand.
 DOCKER_PACKAGES := debootstrap docker-compose docker.io podman runc
 # The simulator of the papers.
@@ -48,15 +52,16 @@ install: packages ## Programs, systemd units, users and configurations into DEST
 	    else install -D -m 0644 docs/$$name.example.toml $$file && echo "$$file is an example: edit it"; fi; \
 	done
 
-.PHONY: deb
-deb: packages ## Debian packages of both programs, judged by lintian, in target/deb
-	@./scripts/packages $(DEB_PACKAGES)
-	./scripts/deb $(or $(CARGO_TARGET_DIR),target)/deb
+.PHONY: release
+release: packages ## Packages, archives and images of both programs for amd64 and arm64, in target/release-files: ARGS=amd64 for one
+	@./scripts/packages $(RELEASE_PACKAGES) $(if $(filter amd64,$(ARGS)),,$(ARM64_PACKAGES))
+	$(if $(filter amd64,$(ARGS)),,rustup target add aarch64-unknown-linux-gnu)
+	./scripts/release $(RELEASED) $(ARGS)
 
-.PHONY: deb-test
-deb-test: packages ## Install, upgrade, remove and purge them in a fresh Debian (root, some minutes)
-	@./scripts/packages $(DEB_PACKAGES)
-	./scripts/deb-test $(or $(CARGO_TARGET_DIR),target)/deb
+.PHONY: release-test
+release-test: packages ## Install, run, upgrade and remove what `make release` left, arm64 under qemu (root, some minutes)
+	@./scripts/packages $(RELEASE_TEST_PACKAGES)
+	./scripts/release-test $(RELEASED)
 
 .PHONY: docker-test
 docker-test: packages ## Build both images with what they compile, and run them, alone and by the Compose file (root, half an hour)

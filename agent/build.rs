@@ -15,6 +15,8 @@ fn main() {
         let out = out.join(format!("{object}.bpf.o"));
         let mut clang = Command::new("clang");
         clang.arg(format!("-I/usr/include/{architecture}-linux-gnu"));
+        // The line information of an object names no folder of the machine that compiled it.
+        clang.arg("-fdebug-compilation-dir=.");
         clang.args(["-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", "-c", &source, "-o"]).arg(&out);
         match clang.status() {
             Ok(status) if status.success() => {}

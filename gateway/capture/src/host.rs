@@ -94,7 +94,7 @@ fn request(device: &str) -> io::Result<libc::ifreq> {
         return Err(Errno::ENODEV.into());
     }
     for (to, from) in request.ifr_name.iter_mut().zip(name) {
-        *to = from.cast_signed();
+        *to = c_char::from_ne_bytes([*from]);
     }
     Ok(request)
 }
