@@ -95,7 +95,7 @@ export function network(failed, prefix) {
     const name = size === null ? "unknown size" : bytes(size);
     if (start === null) return [name, "default", "–", "–", refusal.message];
     const { pacing } = start;
-    const spread = pacing === null ? "none" : `after ${segments(pacing.after_segments)} at ${bytes(pacing.rate_bytes_per_second)}/s`;
+    const spread = pacing === null ? "none" : `after ${segments(pacing.after_segments)} at ${bytes(pacing.rate_bytes_per_s)}/s`;
     const threshold = start.ssthresh_segments >= 2 ** 31 - 1 ? "none" : segments(start.ssthresh_segments);
     return [name, segments(start.cwnd_segments), threshold, spread, start.clipped_by === null ? "nothing" : words(start.clipped_by)];
   };

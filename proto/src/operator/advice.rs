@@ -39,9 +39,6 @@ struct EstimateDocument {
     age_s: f64,
     confidence: f64,
     rule: &'static str,
-    /// Deprecated name of `mss_bytes`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mss: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -60,9 +57,6 @@ struct PacingDocument {
     after_segments: u32,
     rate_bytes_per_s: u64,
     rtt_ms: f64,
-    /// Deprecated name of `rate_bytes_per_s`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rate_bytes_per_second: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -113,18 +107,6 @@ impl AdviceDocument {
             refusal,
         }
     }
-
-    /// The same with the deprecated names of `/v1` in addition.
-    #[must_use]
-    pub fn with_deprecated_names(mut self) -> Self {
-        if let Some(estimate) = &mut self.estimate {
-            estimate.mss = Some(estimate.mss_bytes);
-        }
-        if let Some(pacing) = self.start.as_mut().and_then(|start| start.pacing.as_mut()) {
-            pacing.rate_bytes_per_second = Some(pacing.rate_bytes_per_s);
-        }
-        self
-    }
 }
 
 impl EstimateDocument {
@@ -145,7 +127,6 @@ impl EstimateDocument {
             age_s: estimate.age(now).as_secs_f64(),
             confidence: estimate.confidence.value(),
             rule: estimate.rule.name(),
-            mss: None,
         }
     }
 }
@@ -170,7 +151,6 @@ impl From<Pacing> for PacingDocument {
             after_segments: pacing.after_segments.0,
             rate_bytes_per_s: pacing.rate.0,
             rtt_ms: pacing.rtt.as_millis_f64(),
-            rate_bytes_per_second: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -19,6 +19,8 @@ use crate::lab::truth::Row;
 const ZSTD_LEVEL: i32 = 19;
 /// Link, IPv6 and TCP headers with all options.
 const HEADERS_MOST: u32 = 14 + 40 + 60;
+/// What stands before the name of a case, in the line above its account.
+const ACCOUNT: &str = "# ";
 
 /// What the lab says of the recording of one case.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -37,12 +39,37 @@ pub fn capture_file(name: &str) -> PathBuf {
     folder().join(format!("{name}.pcap.zst"))
 }
 
+/// Where the accounts of all cases of one congestion control lie, which is the first word of their names.
 fn truth_file(name: &str) -> PathBuf {
-    folder().join(format!("{name}.truth.csv.zst"))
+    let control = name.split('-').next().unwrap_or(name);
+    folder().join(format!("{control}.truth.csv.zst"))
+}
+
+/// The accounts in a file, by name of the case; none where there is no such file.
+fn read_accounts(file: &Path) -> Result<BTreeMap<String, String>> {
+    if !file.exists() {
+        return Ok(BTreeMap::new());
+    }
+    let opened = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text = String::from_utf8(zstd::decode_all(opened)?)?;
+    let accounts = text.split(ACCOUNT).filter_map(|account| account.split_once('\n'));
+    Ok(accounts.map(|(name, csv)| (name.to_owned(), csv.to_owned())).collect())
 }
 
 fn recorded_file() -> PathBuf {
     folder().join("recorded.json")
+}
+
+/// Puts the account of a case into its file, in place of the one that is there.
+fn keep_account(file: &Path, name: &str, account: String) -> Result<()> {
+    let mut accounts = read_accounts(file)?;
+    accounts.insert(name.to_owned(), account);
+    let mut out = compressed(file)?;
+    for (name, csv) in &accounts {
+        write!(out, "{ACCOUNT}{name}\n{csv}")?;
+    }
+    out.finish()?.flush()?;
+    Ok(())
 }
 
 /// What was recorded so far; nothing where there is no such file.
@@ -65,21 +92,22 @@ pub fn write_recorded(recorded: &AllRecorded) -> Result<()> {
 /// Keeps the capture and the account of a case.
 pub fn keep(name: &str, capture: &Path, recording: &Recording) -> Result<()> {
     keep_capture(capture, &capture_file(name))?;
-    let mut csv = csv::Writer::from_writer(compressed(&truth_file(name))?);
+    let mut csv = csv::Writer::from_writer(Vec::new());
     for row in &recording.rows {
         csv.serialize(slim(row))?;
     }
-    csv.into_inner().context("cannot end the account")?.finish()?;
-    Ok(())
+    let account = String::from_utf8(csv.into_inner().context("cannot end the account")?)?;
+    keep_account(&truth_file(name), name, account)
 }
 
 /// Reads what [`keep`] wrote.
 pub fn read(name: &str, recorded: &Recorded) -> Result<Recording> {
     let file = truth_file(name);
-    let opened = File::open(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let mut csv = csv::Reader::from_reader(zstd::Decoder::new(opened)?);
+    let accounts = read_accounts(&file)?;
+    let account = accounts.get(name).with_context(|| format!("{} has no account of {name}", file.display()))?;
+    let mut csv = csv::Reader::from_reader(account.as_bytes());
     let rows: Vec<Row> =
-        csv.deserialize().collect::<Result<_, _>>().with_context(|| format!("{} is no account", file.display()))?;
+        csv.deserialize().collect::<Result<_, _>>().with_context(|| format!("{name} in {}", file.display()))?;
     Ok(Recording { rows, health: recorded.health, network: recorded.network })
 }
 
@@ -137,6 +165,18 @@ fn ip_end(frame: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_account_is_replaced_and_the_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("reno.truth.csv.zst");
+        assert_eq!(read_accounts(&file).unwrap(), BTreeMap::new());
+        for (name, account) in [("reno-b", "a,b\n1,2\n"), ("reno-a", "a,b\n3,4\n"), ("reno-b", "a,b\n5,6\n")] {
+            keep_account(&file, name, account.to_owned()).unwrap();
+        }
+        let expected = [("reno-a", "a,b\n3,4\n"), ("reno-b", "a,b\n5,6\n")].map(|(n, a)| (n.to_owned(), a.to_owned()));
+        assert_eq!(read_accounts(&file).unwrap(), expected.into());
+    }
 
     #[test]
     fn payload_is_cut_off() {

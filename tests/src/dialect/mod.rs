@@ -16,8 +16,6 @@ use names::{
 /// Where a document comes from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Origin {
-    /// An answer under `/v1`, which keeps deprecated names beside those of the dialect.
-    V1,
     /// `replay`, whose columns keep their names.
     Replay,
     /// Anything else.
@@ -27,9 +25,6 @@ pub enum Origin {
 /// Documents that were walked, and what is wrong in them.
 #[derive(Debug, Default)]
 pub struct Dialect {
-    /// Deprecated names with those beside them.
-    deprecated: Vec<(String, String)>,
-    used: BTreeSet<(String, String)>,
     /// Types by name, each with where it was seen first.
     types: BTreeMap<String, BTreeMap<String, String>>,
     /// Names without a value so far.
@@ -49,11 +44,6 @@ struct Around<'a> {
 }
 
 impl Dialect {
-    /// With the names that `/v1` keeps, as pairs of old and new.
-    pub fn new(deprecated: Vec<(String, String)>) -> Self {
-        Self { deprecated, ..Self::default() }
-    }
-
     /// Walks a document.
     pub fn walk(&mut self, origin: Origin, document: &str, value: &Value) {
         self.value(Around { origin, path: document, name: "", has_unit: false }, value);
@@ -72,8 +62,6 @@ impl Dialect {
                 faults.push(format!("`{name}` has two types: {}", places.join(", ")));
             }
         }
-        let unused = self.deprecated.iter().filter(|pair| !self.used.contains(*pair));
-        faults.extend(unused.map(|(old, new)| format!("no document has the deprecated `{old}` beside `{new}`")));
         faults
     }
 
@@ -114,9 +102,6 @@ impl Dialect {
                 }
                 continue;
             }
-            if self.is_deprecated(around.origin, fields, name) {
-                continue;
-            }
             self.note_type(inner, value);
             if let Some((_, instead)) = BANNED.iter().find(|(banned, _)| banned == name) {
                 self.fault(inner, &format!("it is called `{instead}`"));
@@ -124,16 +109,6 @@ impl Dialect {
             let has_unit = around.has_unit || UNITS.iter().any(|unit| name.ends_with(unit)) || name == "percent";
             self.value(Around { has_unit, ..inner }, value);
         }
-    }
-
-    /// Whether `/v1` keeps the name beside the one that it has now.
-    fn is_deprecated(&mut self, origin: Origin, fields: &Map<String, Value>, name: &str) -> bool {
-        if origin != Origin::V1 {
-            return false;
-        }
-        let pair = self.deprecated.iter().find(|(old, new)| old == name && fields.contains_key(new));
-        self.used.extend(pair.cloned());
-        pair.is_some()
     }
 
     fn number(&mut self, around: Around<'_>) {
@@ -198,9 +173,7 @@ mod tests {
     use super::*;
 
     fn faults(origin: Origin, documents: &[Value]) -> Vec<String> {
-        let mut dialect = Dialect::new(vec![("mss".to_owned(), "mss_bytes".to_owned())]);
-        let both = json!({ "mss": 1, "mss_bytes": 1 });
-        dialect.walk(Origin::V1, "both", &both);
+        let mut dialect = Dialect::default();
         for document in documents {
             dialect.walk(origin, "one", document);
         }
@@ -242,16 +215,6 @@ mod tests {
             let faults = faults(Origin::Other, std::slice::from_ref(&document));
             assert!(faults.iter().any(|fault| fault.contains(expected)), "{document}: {faults:?}");
         }
-    }
-
-    #[test]
-    fn a_deprecated_name_counts_only_under_v1_and_beside_the_one_of_now() {
-        let both = json!({ "mss": 1, "mss_bytes": 1 });
-        assert_eq!(faults(Origin::V1, std::slice::from_ref(&both)), Vec::<String>::new());
-        assert_eq!(faults(Origin::Other, &[both]).len(), 1);
-        assert_eq!(faults(Origin::V1, &[json!({ "mss": 1 })]).len(), 1);
-        let never = Dialect::new(vec![("way".to_owned(), "method".to_owned())]);
-        assert_eq!(never.faults(), ["no document has the deprecated `way` beside `method`"]);
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(super) fn answers(walk: &mut Walk, stage: &Stage) -> Result<()> {
             }
             "/v1/live" => {
                 let document = walk.namespace.enter(|| live(stage.address()))?;
-                walk.walk(Origin::V1, path, &document);
+                walk.walk(Origin::Other, path, &document);
                 continue;
             }
             "/v1/networks" => &["/v1/networks", "/v1/networks?trend=yes&limit=2"],
@@ -82,14 +82,14 @@ pub(super) fn answers(walk: &mut Walk, stage: &Stage) -> Result<()> {
         };
         for question in asked {
             let document = walk.namespace.enter(|| ask(stage.address(), question))?;
-            walk.walk(Origin::V1, path, &document);
+            walk.walk(Origin::Other, path, &document);
         }
     }
     stage.published().readiness().not_ready(Part::Capture, "the interface mirror0 is down");
     for (path, question) in [("/readyz", "/readyz"), ("/v1/traffic", "/v1/traffic"), ("error", "/v1/networks/nonsense")]
     {
         let document = walk.namespace.enter(|| ask(stage.address(), question))?;
-        walk.walk(Origin::V1, path, &document);
+        walk.walk(Origin::Other, path, &document);
     }
     stage.published().readiness().ready(Part::Capture);
     Ok(())
@@ -100,7 +100,7 @@ pub(super) fn commands(walk: &mut Walk, stage: &Stage) -> Result<()> {
     let url = format!("http://{}", stage.address());
     for question in ["status", "networks", "network 100.64.1.0/24", "agents", "benefit", "events"] {
         let question: Vec<_> = question.split(' ').chain(["--json", "--url", &url]).collect();
-        walk.command(Origin::V1, "spand-gateway", &question)?;
+        walk.command(Origin::Other, "spand-gateway", &question)?;
     }
     let config = walk.path("gateway.toml");
     std::fs::write(&config, "[capture]\ninterfaces = [\"eth0\"]\n\n[store]\nenabled = false\n")?;

@@ -8,7 +8,7 @@ mod agent;
 mod gateway;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
@@ -90,7 +90,7 @@ impl Walk {
             "addr add 198.51.100.7/24 dev eth0",
             "route add default via 198.51.100.1",
         ])?;
-        Ok(Self { dialect: Dialect::new(deprecated()?), documents: BTreeSet::new(), namespace, folder })
+        Ok(Self { dialect: Dialect::default(), documents: BTreeSet::new(), namespace, folder })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -131,25 +131,4 @@ fn commands_with_json() -> Vec<String> {
         commands.map(|command| format!("{} {}", program.get_name(), command.get_name()))
     });
     with_json.collect()
-}
-
-/// The deprecated names of docs/api.md, each with the one beside it.
-fn deprecated() -> Result<Vec<(String, String)>> {
-    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/api.md"))?;
-    let table = page
-        .split("| where | deprecated | instead |\n")
-        .nth(1)
-        .context("docs/api.md has no table of deprecated names")?;
-    let names = |cell: &str| -> Vec<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
-    let mut pairs = Vec::new();
-    for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
-        let cells: Vec<&str> = row.split('|').collect();
-        let [_, _, old, new, _] = cells.as_slice() else { anyhow::bail!("no row of three: {row}") };
-        let (old, new) = (names(old), names(new));
-        ensure!(!old.is_empty() && old.len() == new.len(), "as many names on both sides: {row}");
-        pairs.extend(old.into_iter().zip(new));
-    }
-    pairs.sort();
-    pairs.dedup();
-    Ok(pairs)
 }

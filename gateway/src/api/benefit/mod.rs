@@ -68,7 +68,7 @@ impl Benefit {
 
     /// The comparison as it stands, with the hosts behind it.
     pub(super) fn document(&self, by_host: &ByHost, survives_restart: bool) -> BenefitDocument {
-        let (since, classes, unmeasured, paused) = {
+        let (since, classes, unmeasured, transfers_paused) = {
             let State { since, comparison, .. } = &*self.state.lock();
             (*since, comparison.classes(), comparison.unmeasured(), comparison.paused())
         };
@@ -87,8 +87,7 @@ impl Benefit {
             hosts: by_host.hosts,
             transfers_beyond_hosts: by_host.beyond,
             unmeasured,
-            transfers_paused: paused,
-            paused,
+            transfers_paused,
         }
     }
 }
@@ -97,7 +96,7 @@ impl ArmDocument {
     fn new(summary: ArmSummary, (hosts, most): (usize, u32)) -> Self {
         let part = (summary.transfers > 0 && hosts > 0).then(|| f64::from(most) / summary.transfers as f64);
         let largest_host_part = part.map(|part| (part.min(1.0) * 1_000.0).round() / 1_000.0);
-        Self { hosts, largest_host_part, deprecated: (&summary).into(), summary }
+        Self { hosts, largest_host_part, summary }
     }
 }
 
@@ -114,8 +113,6 @@ pub(super) struct BenefitDocument {
     unmeasured: u64,
     /// Transfers that met a pause of advice on their host, and are in neither arm.
     transfers_paused: u64,
-    /// Deprecated: elsewhere whether advice is paused.
-    paused: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -134,28 +131,6 @@ struct ArmDocument {
     largest_host_part: Option<f64>,
     #[serde(flatten)]
     summary: ArmSummary,
-    #[serde(flatten)]
-    deprecated: DeprecatedMeans,
-}
-
-/// Names from before, with the unit in the middle.
-#[derive(Debug, Serialize)]
-struct DeprecatedMeans {
-    completion_ms_mean: Option<f64>,
-    completion_ms_median: Option<f64>,
-    retransmitted_segments_mean: Option<f64>,
-    end_window_segments_mean: Option<f64>,
-}
-
-impl From<&ArmSummary> for DeprecatedMeans {
-    fn from(summary: &ArmSummary) -> Self {
-        Self {
-            completion_ms_mean: summary.completion_mean_ms,
-            completion_ms_median: summary.completion_median_ms,
-            retransmitted_segments_mean: summary.retransmitted_mean_segments,
-            end_window_segments_mean: summary.end_window_mean_segments,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -213,7 +188,7 @@ mod tests {
             (&document["hosts"], &document["transfers_beyond_hosts"], &document["unmeasured"]),
             (&2.into(), &1.into(), &1.into())
         );
-        assert_eq!(document["paused"], 2, "{document}");
+        assert_eq!(document["transfers_paused"], 2, "{document}");
         assert_eq!(document["since"], "2027-01-15T08:00:00Z");
         let class = &document["classes"][1];
         assert_eq!(

@@ -25,7 +25,7 @@ pub(super) async fn advice(State(api): State<Api>, uri: Uri) -> Result<Json<Advi
     advice::check(initial_window, &question).map_err(|absurd| Problem::bad_request(absurd.to_string()))?;
     let published = &api.shared.published;
     let answer = advice::answer(published, mode, initial_window, &question);
-    Ok(Json(AdviceDocument::new(answer, published.now()).with_deprecated_names()))
+    Ok(Json(AdviceDocument::new(answer, published.now())))
 }
 
 fn question(parameters: &Parameters) -> Result<Question, Problem> {

@@ -11,7 +11,6 @@ use spand_proto::operator::{rfc3339, rfc3339_ms};
 use spand_proto::push::ApplyMethod;
 use spand_proto::start::Mode;
 
-use super::documents::unix_ms;
 use super::parameters::Parameters;
 use super::problem::Problem;
 use crate::api::Api;
@@ -71,8 +70,6 @@ struct AgentDocument {
     version: Option<String>,
     mode: Option<&'static str>,
     method: Option<&'static str>,
-    /// Deprecated.
-    way: Option<&'static str>,
     /// `null` where the agent does not say.
     paused: Option<bool>,
     /// `null` where the pause does not end by itself.
@@ -80,8 +77,6 @@ struct AgentDocument {
     addresses: Vec<IpAddr>,
     addresses_in_all: usize,
     subscribed_at: String,
-    /// Deprecated.
-    subscribed_unix_ms: u64,
     waiting_starts: usize,
     /// `null` where it reported nothing.
     reported: Option<ReportedDocument>,
@@ -93,15 +88,9 @@ struct ReportedDocument {
     transfers: u64,
     applied: u64,
     transfers_control: u64,
-    /// Deprecated: elsewhere an arm of the comparison.
-    control: u64,
     transfers_paused: u64,
-    /// Deprecated: elsewhere whether advice is paused.
-    paused: u64,
     first_flight_losses: u64,
     refused_by_reason: BTreeMap<&'static str, u64>,
-    /// Deprecated: elsewhere their number.
-    refused: BTreeMap<&'static str, u64>,
     pushes: PushesDocument,
     /// `null` where the apply method sees no connections.
     starts_unseen: Option<bool>,
@@ -124,13 +113,11 @@ impl AgentDocument {
             version: agent.map(|agent| agent.version.clone()),
             mode: agent.and_then(|agent| agent.mode).map(Mode::name),
             method: agent.and_then(|agent| agent.method).map(ApplyMethod::name),
-            way: agent.and_then(|agent| agent.method).map(ApplyMethod::name),
             paused: paused.map(|pause| pause.paused),
             paused_until: paused.and_then(|pause| pause.until).map(rfc3339),
             addresses: view.addresses.iter().take(SHOWN_ADDRESSES).copied().collect(),
             addresses_in_all: view.addresses.len(),
             subscribed_at: rfc3339_ms(view.since),
-            subscribed_unix_ms: unix_ms(view.since),
             waiting_starts: view.waiting_starts,
             reported: tally.map(|tally| {
                 let sees = agent.and_then(|agent| agent.method) == Some(ApplyMethod::Bpf);
@@ -144,18 +131,14 @@ impl ReportedDocument {
     fn new(tally: HostTally, sees_connections: bool) -> Self {
         let starts_unseen = sees_connections.then(|| tally.starts_unseen());
         let refused = tally.refused.into_iter().filter(|(_, count)| *count > 0);
-        let refused: BTreeMap<_, _> = refused.map(|(reason, count)| (reason.name(), count)).collect();
         Self {
             last_report_age_s: tally.heard.elapsed().as_secs_f64(),
             transfers: tally.transfers,
             applied: tally.applied,
             transfers_control: tally.control,
-            control: tally.control,
             transfers_paused: tally.paused,
-            paused: tally.paused,
             first_flight_losses: tally.first_flight_losses,
-            refused_by_reason: refused.clone(),
-            refused,
+            refused_by_reason: refused.map(|(reason, count)| (reason.name(), count)).collect(),
             pushes: PushesDocument {
                 received: tally.pushes.received,
                 in_time: tally.pushes.in_time,

@@ -1,6 +1,6 @@
 //! Networks and estimates in JSON. What is not known is null.
 //!
-//! The fields have the names that `replay --format json` gives them. Deprecated ones stay beside those of the dialect (docs/api.md).
+//! The fields have the names that `replay --format json` gives them (docs/api.md, "JSON").
 
 use serde::Serialize;
 use spand_core::window::view::NetworkView;
@@ -10,25 +10,6 @@ use spand_proto::units::{Micros, Timestamp};
 
 use crate::opening::{ComparedDocument, OpeningDocument};
 use crate::publisher::Trend;
-
-/// When something was, under the name of the dialect and the deprecated one. Flattened into what it is of.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct AtDocument {
-    at: String,
-    /// Deprecated: milliseconds since 1970-01-01 00:00 UTC.
-    at_unix_ms: u64,
-}
-
-impl From<Timestamp> for AtDocument {
-    fn from(at: Timestamp) -> Self {
-        Self { at: rfc3339_ms(at), at_unix_ms: unix_ms(at) }
-    }
-}
-
-/// Milliseconds since 1970-01-01 00:00 UTC.
-pub(super) const fn unix_ms(at: Timestamp) -> u64 {
-    at.0 / 1_000_000
-}
 
 /// A list of networks in JSON.
 #[derive(Debug, Serialize)]
@@ -47,8 +28,6 @@ pub(super) struct NetworkDocument {
     wc_segments: Option<u32>,
     wc_bytes: Option<f64>,
     mss_bytes: Option<u64>,
-    /// Deprecated.
-    mss: Option<u64>,
     rtt_min_ms: Option<f64>,
     rtt_mean_ms: Option<f64>,
     samples: u32,
@@ -96,7 +75,6 @@ impl NetworkDocument {
             wc_segments: estimate.map(|estimate| estimate.share_segments(estimate.mss).0),
             wc_bytes: estimate.map(|estimate| estimate.share.bytes()),
             mss_bytes: estimate.map(|estimate| estimate.mss.0),
-            mss: estimate.map(|estimate| estimate.mss.0),
             rtt_min_ms: view.rtt_min.map(Micros::as_millis_f64),
             rtt_mean_ms: view.rtt_mean.map(Micros::as_millis_f64),
             samples: view.samples,
@@ -147,8 +125,7 @@ pub(super) struct TrendDocument {
 
 #[derive(Debug, Serialize)]
 struct StepDocument {
-    #[serde(flatten)]
-    at: AtDocument,
+    at: String,
     wc_bytes: Option<f32>,
     rtt_mean_ms: Option<f64>,
     samples: u32,
@@ -168,7 +145,7 @@ impl TrendDocument {
                 .points
                 .iter()
                 .map(|point| StepDocument {
-                    at: Timestamp(point.index.saturating_mul(nanos)).into(),
+                    at: rfc3339_ms(Timestamp(point.index.saturating_mul(nanos))),
                     wc_bytes: point.share,
                     rtt_mean_ms: point.rtt_mean.map(Micros::as_millis_f64),
                     samples: point.samples,

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
+use spand_proto::operator::rfc3339_ms;
 
-use super::documents::AtDocument;
 use super::parameters::Parameters;
 use super::problem::Problem;
 use crate::api::Api;
@@ -37,8 +37,7 @@ pub(super) struct EventsDocument {
 #[derive(Debug, Serialize)]
 pub(super) struct EntryDocument {
     sequence: u64,
-    #[serde(flatten)]
-    at: AtDocument,
+    at: String,
     kind: &'static str,
     what: &'static str,
     subject: String,
@@ -55,6 +54,6 @@ impl EventsDocument {
 impl From<Entry> for EntryDocument {
     fn from(entry: Entry) -> Self {
         let Entry { sequence, at, kind, what, subject, count, by: _ } = entry;
-        Self { sequence, at: at.into(), kind: kind.name(), what, subject, count }
+        Self { sequence, at: rfc3339_ms(at), kind: kind.name(), what, subject, count }
     }
 }

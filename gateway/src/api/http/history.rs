@@ -8,9 +8,10 @@ use axum::http::Uri;
 use axum::{Extension, Json};
 use serde::Serialize;
 use spand_core::window::view::NetworkView;
+use spand_proto::operator::rfc3339_ms;
 use spand_proto::units::Micros;
 
-use super::documents::{AtDocument, TrendDocument};
+use super::documents::TrendDocument;
 use super::networks::find;
 use super::parameters::Parameters;
 use super::problem::Problem;
@@ -66,29 +67,21 @@ pub(super) struct HistoryDocument {
     trend: Option<TrendDocument>,
     samples: Vec<SampleDocument>,
     distribution: DistributionDocument,
-    /// Deprecated: the same under its old name.
-    #[serde(rename = "told")]
-    old_distribution: DistributionDocument,
 }
 
 #[derive(Debug, Serialize)]
 struct SampleDocument {
-    #[serde(flatten)]
-    at: AtDocument,
+    at: String,
     remote: IpAddr,
     window_bytes: f64,
     mss_bytes: u64,
-    /// Deprecated.
-    mss: u64,
     reason: &'static str,
     lower_bound: bool,
     on_advice: bool,
-    /// Deprecated: elsewhere an arm of the comparison.
-    advised: bool,
     rtt_min_ms: Option<f64>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 struct DistributionDocument {
     /// Agents to which the estimate is advertised.
     agents: usize,
@@ -96,17 +89,16 @@ struct DistributionDocument {
     starts: Vec<StartDocument>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 struct LeaseDocument {
     host_name: Option<String>,
     addresses: Vec<IpAddr>,
     lease_segments: u32,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 struct StartDocument {
-    #[serde(flatten)]
-    at: AtDocument,
+    at: String,
     host: IpAddr,
     remote: IpAddr,
     trigger: &'static str,
@@ -121,7 +113,6 @@ impl HistoryDocument {
             prefix,
             trend: history.trend.as_ref().map(TrendDocument::new),
             samples: history.samples.iter().map(SampleDocument::new).collect(),
-            old_distribution: distribution.clone(),
             distribution,
         }
     }
@@ -130,15 +121,13 @@ impl HistoryDocument {
 impl SampleDocument {
     fn new(sample: &Sample) -> Self {
         Self {
-            at: sample.at.into(),
+            at: rfc3339_ms(sample.at),
             remote: sample.remote,
             window_bytes: sample.window,
             mss_bytes: sample.mss.0,
-            mss: sample.mss.0,
             reason: sample.reason.name(),
             lower_bound: sample.reason.is_lower_bound(),
             on_advice: sample.advised,
-            advised: sample.advised,
             rtt_min_ms: sample.rtt_min.map(Micros::as_millis_f64),
         }
     }
@@ -147,7 +136,7 @@ impl SampleDocument {
 impl StartDocument {
     fn new(start: &PushedStart) -> Self {
         Self {
-            at: start.at.into(),
+            at: rfc3339_ms(start.at),
             host: start.host,
             remote: start.remote,
             trigger: start.trigger.name(),

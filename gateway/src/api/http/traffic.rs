@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
+use spand_proto::operator::rfc3339_ms;
 
-use super::documents::AtDocument;
 use super::health::{ReadyDocument, ready};
 use super::parameters::Parameters;
 use super::problem::Problem;
@@ -34,8 +34,7 @@ struct WholeDocument {
 #[derive(Debug, Serialize)]
 pub(super) struct TrafficDocument {
     version: &'static str,
-    #[serde(flatten)]
-    at: AtDocument,
+    at: String,
     #[serde(flatten)]
     ready: ReadyDocument,
     newest_packet_age_s: Option<f64>,
@@ -61,8 +60,7 @@ pub(super) struct TrafficDocument {
 
 #[derive(Debug, Serialize)]
 struct PointDocument {
-    #[serde(flatten)]
-    at: AtDocument,
+    at: String,
     packets_per_s: f64,
     bits_per_s: f64,
     dropped_per_s: f64,
@@ -104,7 +102,7 @@ impl TrafficDocument {
         let ignored = traffic.ignored.into_iter();
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            at: now.into(),
+            at: rfc3339_ms(now),
             ready: ready(published),
             newest_packet_age_s: engine.newest.map(|newest| now.since(newest).as_secs_f64()),
             last: traffic.last.map(PointDocument::from),
@@ -139,7 +137,7 @@ impl From<TrafficPoint> for PointDocument {
     fn from(point: TrafficPoint) -> Self {
         let tenth = |value: f64| (value * 10.0).round() / 10.0;
         Self {
-            at: point.at.into(),
+            at: rfc3339_ms(point.at),
             packets_per_s: tenth(point.packets_per_s),
             bits_per_s: point.bits_per_s.round(),
             dropped_per_s: tenth(point.dropped_per_s),

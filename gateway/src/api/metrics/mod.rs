@@ -78,57 +78,40 @@ impl Register {
         self.0.register(name, help, metric);
     }
 
-    /// The same numbers under the name that they had before, for one release.
-    fn deprecated(&mut self, old: &str, new: &str, metric: impl Metric) {
-        self.add(old, &format!("Deprecated, the next release does not have it: use spand_{new}"), metric);
-    }
-
     fn publisher(&mut self, published: &Published) {
         let measures = published.measures().clone();
-        for (name, old, help, counter) in [
-            ("estimates_sent", "estimates_told", "Estimates sent to all subscribers", measures.estimates),
-            ("withdrawals_sent", "withdrawals_told", "Withdrawals sent to all subscribers", measures.withdrawals),
+        for (name, help, counter) in [
+            ("estimates_sent", "Estimates sent to all subscribers", measures.estimates),
+            ("withdrawals_sent", "Withdrawals sent to all subscribers", measures.withdrawals),
             (
                 "service_sizes_sent",
-                "service_sizes_told",
                 "Service sizes sent to their host because they appeared or changed",
                 measures.service_sizes,
             ),
-            (
-                "starts_no_subscriber",
-                "starts_unwatched",
-                "Imminent starts of hosts without a subscriber",
-                measures.starts_no_subscriber,
-            ),
-            ("leases_sent", "leases_told", "Changed leases sent on their own", measures.leases_advertised),
+            ("starts_no_subscriber", "Imminent starts of hosts without a subscriber", measures.starts_no_subscriber),
+            ("leases_sent", "Changed leases sent on their own", measures.leases_advertised),
             (
                 "destinations_expired",
-                "talks_lapsed",
                 "Networks withdrawn from a host that did not use them for publish.destination_idle_s",
                 measures.destinations_expired,
             ),
             (
                 "destinations_evicted",
-                "talks_displaced",
                 "Networks withdrawn from a host that uses too many",
                 measures.destinations_evicted,
             ),
             (
                 "dirty_overflows",
-                "marks_overflowed",
                 "Snapshots sent because too many changed networks waited for a subscriber",
                 measures.dirty_overflows,
             ),
             (
                 "pace_unused",
-                "pace_given_back",
                 "Messages of a subscriber's turn that were not sent because its stream ended or restarted",
                 measures.pace_unused,
             ),
         ] {
-            let [name, old] = [name, old].map(|name| format!("publisher_{name}"));
-            self.deprecated(&old, &format!("{name}_total"), counter.clone());
-            self.add(&name, help, counter);
+            self.add(&format!("publisher_{name}"), help, counter);
         }
         self.starts_and_subscriptions(published.measures().clone());
     }

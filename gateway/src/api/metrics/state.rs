@@ -107,9 +107,6 @@ fn engine(scrape: &mut Scrape<'_>, engine: &EngineStatus) -> fmt::Result {
     scrape.counter("engine_window_option_samples", help, counters.window_option_samples)?;
     let ignored =
         Ignored::VARIANTS.iter().map(|reason| ([("reason", reason.name().to_owned())], counters.ignored(*reason)));
-    // The old name of a reason, for one release.
-    let old = [([("reason", "transfer_untold".to_owned())], counters.ignored(Ignored::TransferQueueFull))];
-    let ignored = ignored.chain(old);
     scrape.counters("engine_ignored", "Frames, segments, samples and events not used, by reason", ignored)?;
     let help = "Frames ignored as not_ip or not_tcp that hold a well-known protocol";
     let protocols = counters.other_protocols();
@@ -152,11 +149,9 @@ impl Collector for PublishedState {
         scrape.gauge("publisher_hosts", help, self.0.host_count() as u64)?;
         let help = "Addresses of hosts that are subscribed at other gateways";
         scrape.gauge("publisher_seats_elsewhere", help, self.0.seats_elsewhere() as u64)?;
-        let help = "Deprecated, the next release does not have it: use spand_publisher_hosts";
-        scrape.gauge("publisher_holders", help, self.0.host_count() as u64)?;
         let help = "Networks advertised to subscribers, each counted once per subscriber";
         scrape.gauge("publisher_advertised_networks", help, self.0.advertised_pairs() as u64)?;
-        let help = "Deprecated, the next release does not have it: use spand_publisher_advertised_networks";
+        let help = "Deprecated, for the alert rules of the release before: use spand_publisher_advertised_networks";
         scrape.gauge("publisher_told_pairs", help, self.0.advertised_pairs() as u64)?;
         let help = "Networks whose history was dropped because others changed more recently";
         scrape.counter("publisher_histories_dropped", help, self.0.histories_dropped())?;

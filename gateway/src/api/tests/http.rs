@@ -18,7 +18,7 @@ async fn networks_are_listed_in_pages_in_the_order_asked_for() {
     assert_eq!((status, prefixes(&all)), (200, [GOOD, WIDE, POOR, SIX].map(str::to_owned).into()));
     assert_eq!((&all["total"], &all["next_offset"]), (&4.into(), &serde_json::Value::Null));
     let good = &all["networks"][0];
-    for (field, value) in [("wc_segments", 20.0), ("mss", 1_448.0), ("rtt_mean_ms", 40.0), ("age_s", 1.0)] {
+    for (field, value) in [("wc_segments", 20.0), ("mss_bytes", 1_448.0), ("rtt_mean_ms", 40.0), ("age_s", 1.0)] {
         assert_eq!(good[field].as_f64(), Some(value), "{field}");
     }
     let poor = &all["networks"][2];

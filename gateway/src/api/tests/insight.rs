@@ -123,13 +123,13 @@ async fn a_network_shows_its_window_its_samples_and_its_distribution() {
         assert_eq!((status, &history["prefix"]), (200, &GOOD.into()));
         assert_eq!(history["trend"]["wc_quartiles_bytes"], serde_json::json!([20_000.0, 40_000.0]));
         assert_eq!(history["trend"]["rtt_range_ms"], serde_json::json!([40.0, 55.0]));
-        assert_eq!(history["trend"]["points"][1]["at_unix_ms"], 10_000);
+        assert_eq!(history["trend"]["points"][1]["at"], "1970-01-01T00:00:10.000Z");
         let reasons: Vec<_> = history["samples"].as_array().unwrap().iter().map(|sample| &sample["reason"]).collect();
         assert_eq!(reasons, ["loss", "end_app_limited"]);
         assert_eq!(history["samples"][1]["lower_bound"], true);
         let distribution = &history["distribution"];
         assert_eq!((&distribution["agents"], &distribution["leases"][0]["host_name"]), (&1.into(), &"web-1".into()));
-        assert_eq!(history["told"]["leases"][0]["lease_segments"], 20, "the only host has all of the budget");
+        assert_eq!(distribution["leases"][0]["lease_segments"], 20, "the only host has all of the budget");
         assert_eq!(distribution["starts"][0]["trigger"], "passive_open");
     }
     let (_, poor) = rig.get("/v1/history/203.0.113.0/24").await;
@@ -168,7 +168,7 @@ async fn an_agent_shows_what_runs_there_and_what_it_reported() {
     let (rig, subscription) = busy().await;
     let (_, silent) = rig.get("/v1/agents").await;
     let agent = &silent["agents"][0];
-    let shown = ["host_name", "version", "mode", "way"].map(|field| agent[field].as_str().unwrap());
+    let shown = ["host_name", "version", "mode", "method"].map(|field| agent[field].as_str().unwrap());
     assert_eq!(shown, ["web-1", "0.1.0", "careful", "bpf"]);
     assert_eq!((&agent["reported"], &silent["total"]), (&Value::Null, &1.into()));
     assert_eq!((&agent["paused"], &agent["paused_until"]), (&Value::Null, &Value::Null), "it does not say");
@@ -179,9 +179,9 @@ async fn an_agent_shows_what_runs_there_and_what_it_reported() {
     client.report(spand_proto::v1::ReportRequest::from(&reported())).await.unwrap();
     let (_, document) = rig.get("/v1/agents").await;
     let reported = &document["agents"][0]["reported"];
-    let counts = ["transfers", "applied", "control", "first_flight_losses"].map(|field| &reported[field]);
+    let counts = ["transfers", "applied", "transfers_control", "first_flight_losses"].map(|field| &reported[field]);
     assert_eq!(counts.map(Value::as_u64), [3, 1, 1, 1].map(Some));
-    assert_eq!(reported["refused"], serde_json::json!({ "rtt_mismatch": 1 }));
+    assert_eq!(reported["refused_by_reason"], serde_json::json!({ "rtt_mismatch": 1 }));
     assert_eq!(reported["pushes"]["in_time"], 2);
     assert_eq!(reported["starts_unseen"], false);
     let pushes = PushCount { received: 12, in_time: 12, late: 0, unmatched: 11 };

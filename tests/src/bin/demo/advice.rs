@@ -33,7 +33,7 @@ fn row(answer: &Value) -> String {
     let number = |pointer: &str| {
         start.pointer(pointer).and_then(Value::as_u64).map_or("-".to_owned(), |number| number.to_string())
     };
-    let pacing = match start.pointer("/pacing/rate_bytes_per_second").and_then(Value::as_u64) {
+    let pacing = match start.pointer("/pacing/rate_bytes_per_s").and_then(Value::as_u64) {
         Some(rate) => format!("{:.1} Mbit/s after {} segments", rate as f64 * 8e-6, number("/pacing/after_segments")),
         None => "none".to_owned(),
     };
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_start_and_a_refusal_are_distinguished() {
         let start = json!({"start": {"cwnd_segments": 30, "ssthresh_segments": 40, "clipped_by": "fraction",
-            "pacing": {"after_segments": 10, "rate_bytes_per_second": 1_000_000},
+            "pacing": {"after_segments": 10, "rate_bytes_per_s": 1_000_000},
             "account": {"share_segments": 40, "transfer": null}}});
         let text = row(&start);
         assert!(
