@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The congestion controls of ours: Reno and CUBIC as the kernel has them, but for the start of a transfer, first or after an
-// idle time, which begins at the network's share, in congestion avoidance, paced; and slow start by another rule where the administrator
-// chose one (growth.h), or up to a threshold that the connection measures (measure.h).
+// The congestion controls of ours: the kernel's Reno and CUBIC, except for the start of a transfer, first or after an idle time.
+// It begins at the network's share, in congestion avoidance, paced. Slow start follows another rule if the administrator chose
+// one (growth.h), or ends at a threshold that the connection measures (measure.h).
 //
 // Without `cong_control`, so that the kernel's own recovery, pacing and restart go on; without `min_tso_segs`, with which
 // some first windows leave as bursts of twenty.

@@ -246,7 +246,7 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 		// What a window is paced as.
 		share = whole;
 	}
-	// Longer than an epoch: it loses on the way, at a moment that nobody knows.
+	// A transfer longer than an epoch has a loss at an unknown moment.
 	else if (bytes && !(policy->flags & FILLS_PIPE && segments > epoch_of(share))) {
 		u64 windows = shifted_window(share, segments);
 		whole = windows;

@@ -1,10 +1,10 @@
 //! Whether advice is paused on this host: by an administrator, until `resume` or for a stated time, over restarts of the agent and
 //! of the host.
 //!
-//! The file `pause.json` of the state directory exists while a pause is in effect. Within one run the end is held against
-//! `CLOCK_BOOTTIME`, so that neither a step of the wall clock nor a suspend moves it; a later agent of the same boot reads that end
-//! too, and one of a later boot the end by the wall clock. Whatever the clocks show, no more is left of a pause than its length.
-//! A file that cannot be read back means that somebody paused: it is set aside, and the pause has no end.
+//! The file `pause.json` of the state directory exists while a pause is in effect. Within one boot the end is a time of
+//! `CLOCK_BOOTTIME`, so that neither a step of the wall clock nor a suspend moves it. An agent of a later boot reads the end by
+//! the wall clock. A pause never lasts longer than its length, whatever the clocks show.
+//! An unreadable file shows that advice was paused: it is set aside, and the pause has no end.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

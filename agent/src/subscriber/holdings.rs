@@ -3,8 +3,8 @@
 //! A gateway that adopts this host extends the lifetime of what another one of its cluster gave, once, so that it does not end while the
 //! snapshot comes. A lease is not extended: the gateway that gave it passes it on to other hosts when its own lifetime is over.
 //!
-//! At the limit new advice takes the place of other: first of what changes nothing on this host, then of what no connection of this host was
-//! announced for, then of what was used longest ago. So a client with very many networks displaces its own.
+//! At the limit new advice evicts other advice: first that without effect on this host, then that without an announced connection, then
+//! that used longest ago. So a client with very many networks displaces its own.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -149,8 +149,8 @@ impl Holdings {
         self.held.set_matters(network, matters);
     }
 
-    /// Extends what the stream did not give until its snapshot is complete, each by one stream until it is given again: a host that goes from
-    /// gateway to gateway, none of which completes a snapshot, does not live on adoptions.
+    /// Extends advice that the stream has not sent yet, until its snapshot is complete. Each estimate is extended by one stream until it is
+    /// sent again, so that adoptions by gateways without a complete snapshot do not keep advice alive.
     fn adopt(&mut self, lifetime: Micros) {
         if !std::mem::take(&mut self.may_adopt) {
             return;

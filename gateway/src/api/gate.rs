@@ -1,5 +1,5 @@
-//! What stands before every gRPC call: who asks too often is answered before its request is read, and of each connection few
-//! requests are read at a time. A request that works, or whose answer is under way, keeps its connection's place.
+//! The check before every gRPC call. A client that asks too often is refused before its request is read, and few requests of
+//! each connection are read at a time. A request that works, or whose answer is under way, keeps its connection's place.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -87,9 +87,9 @@ pub struct ApiConfig {
     pub request_bytes: NonZeroUsize,
     /// Longest time for a request: to send its head, and to be answered. Default 10 s.
     pub request_timeout: Duration,
-    /// Hosts distinguished in reports, by certificate or else by address. Default 10,000. At the limit one of those that
-    /// were silent for a day, else of those with the fewest compared transfers, the one heard longest ago, is forgotten, counted:
-    /// a batch that it sends twice would count twice, and its transfers stay in the comparison, but not as a host's.
+    /// Hosts distinguished in reports, by certificate or else by address. Default 10,000. At the limit a host that was silent
+    /// for a day is forgotten, counted; else, of those with the fewest compared transfers, the one silent longest. A batch that
+    /// it repeats then counts twice, and its transfers stay in the comparison, but not as a host's.
     pub reporting_hosts: NonZeroUsize,
     /// Live streams (`/v1/live`) at a time. Default 32. The next one is refused, counted, unless a peer has two more than the one
     /// that asks: then its oldest ends.

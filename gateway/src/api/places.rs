@@ -1,9 +1,9 @@
-//! Places for what many want at a time: connections of a listener, live streams. Nobody takes them all.
+//! Bounded places for connections of a listener and for live streams. No peer can take them all.
 //!
-//! Where there is none left, a newcomer gets the place of one that does nothing with it: first of those that have completed no
-//! request, then of those that are idle after one, then of those whose peer does not read what it asked for; among these of the
-//! peer with most, and there the oldest. One that works goes only where its peer has at least two more than the newcomer's. So who
-//! opens many connections displaces its own, and a peer with none always gets one unless as many peers as there are places work.
+//! If none is left, a new connection replaces an unused one: first one that has completed no request, then one that is idle
+//! after a request, then one whose peer does not read its answer. Among these it is the oldest of the peer with most. A
+//! connection in use is replaced only if its peer has at least two more than the new one's. So a peer with many connections
+//! displaces its own, and a peer with none gets one unless as many peers as there are places are active.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};

@@ -1,8 +1,8 @@
 //! Advice that a host holds of another gateway of the cluster, which lives on while this one's snapshot comes.
 //!
-//! A snapshot of many hosts can take longer than advice lives. Adopted advice is used without being read here, so a gateway adopts only what
-//! it would have withdrawn itself: it has known for a lifetime what the others see, and sends what was withdrawn or is held
-//! back since, before the pages of the snapshot.
+//! A snapshot of many hosts can take longer than advice lives. Adopted advice is used without being read here, so a gateway
+//! adopts only if its own withdrawals cover it. It has had the others' cells for a lifetime, and sends the withdrawals and
+//! retreats since then before the pages of the snapshot.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;

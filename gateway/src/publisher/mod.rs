@@ -2,8 +2,8 @@
 //!
 //! The engine's thread writes it in batches ([`Published::apply`]); API tasks read it and subscribe to it. Starts go to
 //! their host's queue at once, on the engine's thread, by a short lock. Changes of estimates are gathered for a few
-//! milliseconds and sent to all subscribers through one bounded ring of shared batches, so the engine's cost does not
-//! grow with the number of subscribers and a slow one costs no memory: it falls out of the ring and is resynchronised.
+//! milliseconds and sent to all subscribers through one bounded ring of shared batches. So the engine's cost does not
+//! grow with the number of subscribers. A slow one costs no memory: it falls out of the ring and is resynchronised.
 //!
 //! Independent of packets, sockets, gRPC and JSON; never computes an estimate. No lock here is held across IO or
 //! an await.

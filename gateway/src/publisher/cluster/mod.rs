@@ -1,7 +1,7 @@
-//! The gateways of a cluster: what this publisher has others know, and what it takes from them.
+//! The gateways of a cluster: the notices that this publisher sends them, and those that it accepts.
 //!
-//! Notices leave through a bounded channel on which nobody waits; what has no room is counted and dropped, and each kind says what that
-//! costs.
+//! Notices leave through a bounded channel on which no thread waits. Those without room are counted and dropped; each kind documents the
+//! cost.
 
 mod seats;
 

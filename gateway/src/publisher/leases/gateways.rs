@@ -1,11 +1,11 @@
 //! Other gateways as holders of leases, and what they lend.
 //!
-//! A gateway has the budget of what passes its own tap. Where it sees starts of hosts that are subscribed elsewhere, it lends that gateway a
-//! part by their demand, as it leases a part to a host; and the other divides that among its own hosts. So budgets add up over the gateways, whichever gateway
-//! hears whom: a message that is lost or late leaves something unused, and nothing is used twice.
+//! A gateway has the budget of the connections at its own tap. If it sees starts of hosts that are subscribed at another gateway, it lends
+//! that gateway a part by their demand, as it leases a part to a host. The other gateway divides the part among its own hosts. So
+//! budgets add up over the gateways: a lost or late message leaves a part unused, and nothing is used twice.
 //!
-//! What is lent holds for [`LENT`] from its sending, is sent again every [`LENT_AGAIN`], and counts as in use until the other gateway holds no more
-//! than a smaller lease, or at the latest after [`LENT_ENDS`].
+//! A loan holds for [`LENT`] from its sending and is sent again every [`LENT_AGAIN`]. It counts as in use until the other gateway holds
+//! at most a smaller lease, or until [`LENT_ENDS`] has passed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -3,8 +3,8 @@
 //!
 //! Nothing is buffered per subscriber but its waiting starts, its dirty networks, and its position
 //! in the shared ring of changes. That ring is emptied into the dirty set ten times a second, also in
-//! the middle of a snapshot; dirty networks and those of the snapshot take turns as the pace allows, and estimates that
-//! ended do not wait for it. Falling out of the ring is a resync: the marker, then a new snapshot read from the published state.
+//! the middle of a snapshot. Dirty networks and those of the snapshot take turns as the pace allows; withdrawals do not
+//! wait for it. Falling out of the ring is a resync: the marker, then a new snapshot read from the published state.
 
 mod changes;
 mod snapshot;
