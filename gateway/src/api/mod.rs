@@ -39,6 +39,7 @@ use spand_proto::start::Mode;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
+use crate::names;
 use crate::publisher::{Client, Published};
 use crate::sharing::ShareStatus;
 use crate::store::StoreMeasures;
@@ -157,6 +158,7 @@ struct Shared {
     costly: Costly,
     /// Places for live streams.
     live: Places,
+    names: names::InForce,
 }
 
 const SUBSCRIBES_TOO_OFTEN: &str =
@@ -217,8 +219,14 @@ impl Api {
                 share,
                 costly: Costly::default(),
                 live,
+                names: names::InForce::default(),
             }),
         }
+    }
+
+    /// What networks are called.
+    pub(crate) fn names(&self) -> &names::InForce {
+        &self.shared.names
     }
 
     /// Keeps the access rules in step with their files: checks every few seconds, and at once when notified. Never

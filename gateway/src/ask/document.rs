@@ -16,6 +16,9 @@ pub(super) enum Printed {
     Events,
 }
 
+/// How the line begins that names columns without room.
+const NO_ROOM: &str = "Some columns do not fit";
+
 /// What stands in a cell.
 type Cell = fn(&Value) -> String;
 /// A column, the least width of its cells, and what stands in them.
@@ -80,7 +83,7 @@ const STATUS: [(&str, Cell); 16] = [
     ("at", |s| shown(&s["at"])),
     ("newest packet, age s", |s| decimals(&s["newest_packet_age_s"], 1)),
     ("packets/s", |s| decimals(&s["last"]["packets_per_s"], 1)),
-    ("Mbit/s", |s| s["last"]["bits_per_s"].as_f64().map_or(NONE.to_owned(), |bits| format!("{:.3}", bits / 1e6))),
+    ("Mbit/s", |s| megabits(&s["last"])),
     ("dropped/s", |s| decimals(&s["last"]["dropped_per_s"], 1)),
     ("window samples/s", |s| decimals(&s["last"]["samples_per_s"], 1)),
     ("interfaces", |s| listed(&s["interfaces"], interface)),
@@ -92,8 +95,11 @@ const STATUS: [(&str, Cell); 16] = [
     ("agents", |s| shown(&s["agents"])),
 ];
 
-const NETWORK: [(&str, Cell); 22] = [
+const NETWORK: [(&str, Cell); 25] = [
     ("network", |n| shown(&n["prefix"])),
+    ("name", |n| shown(&n["name"])),
+    ("AS number", |n| shown(&n["as_number"])),
+    ("AS organisation", |n| shown(&n["as_organisation"])),
     ("Wc, segments", share),
     ("Wc, bytes", |n| decimals(&n["wc_bytes"], 0)),
     ("confidence", |n| decimals(&n["confidence"], 2)),
@@ -139,6 +145,40 @@ impl Printed {
     }
 }
 
+impl Printed {
+    /// The lines of a document for a screen, without a line on what did not fit.
+    pub(super) fn lines(self, document: &Value, width: Width) -> Vec<String> {
+        let text = self.text(document, width, true, None);
+        let lines = text.lines().filter(|line| !line.starts_with(NO_ROOM) && !line.chars().all(|letter| letter == '─'));
+        lines.map(str::to_owned).collect()
+    }
+}
+
+/// A gateway in one line: whether it works, what it sees, and what advice does.
+pub(super) fn summary(status: &Value, benefit: &Value) -> String {
+    let state = if status["ready"] == true {
+        "ready".to_owned()
+    } else {
+        let parts = listed(&status["not_ready"], |part| format!("{}: {}", shown(&part["part"]), shown(&part["why"])));
+        format!("not ready ({parts})")
+    };
+    let [networks, estimates, agents] = ["networks", "estimates", "agents"].map(|name| shown(&status[name]));
+    let traffic =
+        format!("{} Mbit/s, {} dropped/s", megabits(&status["last"]), decimals(&status["last"]["dropped_per_s"], 0));
+    let classes = benefit["classes"].as_array().into_iter().flatten();
+    let compared = classes.filter(|class| class["difference"]["completion_ms"]["percent"][0].is_number());
+    let gain = compared.map(|class| {
+        format!("{} {} %", shown(&class["size"]), signed(&class["difference"]["completion_ms"]["percent"][0]))
+    });
+    let gain = gain.collect::<Vec<_>>();
+    let gain = if gain.is_empty() { String::new() } else { format!("; completion {}", gain.join(", ")) };
+    format!("{state}; {networks} networks, {estimates} with an estimate; {traffic}; {agents} agents{gain}")
+}
+
+fn megabits(last: &Value) -> String {
+    last["bits_per_s"].as_f64().map_or(NONE.to_owned(), |bits| format!("{:.3}", bits / 1e6))
+}
+
 fn events(document: &Value, width: Width) -> String {
     let table = rows(&document["events"], &EVENTS, width, true);
     match document["missing"].as_u64() {
@@ -173,7 +213,7 @@ fn rows<const N: usize>(list: &Value, fields: &[Field; N], width: Width, heading
     };
     match width.limit() {
         Some(limit) if left_out && heading => {
-            format!("Some columns do not fit {limit} characters: a wider terminal or --json shows all.\n{table}")
+            format!("{NO_ROOM} {limit} characters: a wider terminal or --json shows all.\n{table}")
         }
         _ => table,
     }

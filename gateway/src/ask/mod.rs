@@ -1,10 +1,11 @@
-//! The commands that print what a running gateway answers at its HTTP interface: `status`, `networks`, `network`, `agents`, `benefit` and
-//! `events`. They change nothing.
+//! The commands that print what a running gateway answers at its HTTP interface (`status`, `networks`, `network`, `agents`, `benefit` and
+//! `events`), or show it on the screen (`top`). They change nothing.
 //!
 //! Lists are printed page by page while they come. With `--json` an answer is printed as it came.
 
 mod document;
 mod gateway;
+mod top;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -30,6 +31,26 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// The commands that ask a running gateway.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Those that print an answer.
+    #[command(flatten)]
+    Print(Printing),
+    /// Show the networks of the running gateway on the whole screen, the most traffic first
+    Top {
+        /// Which, and in what order
+        #[command(flatten)]
+        which: Which,
+        /// Where the gateway answers, and as whom it is asked
+        #[command(flatten)]
+        place: Place,
+        /// Ask again every S seconds, 1 to 3600
+        #[arg(long, value_name = "S", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+        every: u64,
+    },
+}
+
+/// The commands that print an answer.
+#[derive(Debug, Subcommand)]
+pub enum Printing {
     /// Print whether every part of the running gateway works, and what it sees
     Status {
         /// How it is asked
@@ -86,9 +107,9 @@ pub enum Command {
     },
 }
 
-/// How the gateway is asked.
+/// Where the gateway answers, and as whom it is asked.
 #[derive(Args, Clone, Debug)]
-pub struct How {
+pub struct Place {
     /// Where the gateway answers
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7480")]
     url: Url,
@@ -101,6 +122,20 @@ pub struct How {
     /// The certificates of the authority that signed the gateway's, for a URL with https://
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
+}
+
+impl Place {
+    fn gateway(&self) -> Result<Gateway, Failure> {
+        Gateway::new(&self.url, self.ca.as_deref(), self.user.as_deref(), self.password_file.as_deref())
+    }
+}
+
+/// How the gateway is asked.
+#[derive(Args, Clone, Debug)]
+pub struct How {
+    /// Where the gateway answers, and as whom it is asked
+    #[command(flatten)]
+    place: Place,
     /// Print the answer in JSON, as it came
     #[arg(long)]
     json: bool,
@@ -111,7 +146,7 @@ pub struct How {
 }
 
 /// Which networks, and in what order.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct Which {
     /// Sort by this
     #[arg(long, value_name = "VALUE", value_parser = PossibleValuesParser::new(sorts()))]
@@ -146,8 +181,14 @@ pub struct Page {
 
 /// Asks, prints, and with `--watch` goes on with that.
 pub fn run(command: &Command) -> Result<(), Failure> {
+    let command = match command {
+        Command::Print(command) => command,
+        Command::Top { which, place, every } => {
+            return top::run(place.gateway()?, which, Duration::from_secs(*every));
+        }
+    };
     let (_, _, how) = command.parts();
-    let gateway = Gateway::new(&how.url, how.ca.as_deref(), how.user.as_deref(), how.password_file.as_deref())?;
+    let gateway = how.place.gateway()?;
     let terminal = io::stdout().is_terminal();
     // What is no screen needs no fit.
     let width = if terminal { Width::of_standard_output() } else { Width::UNLIMITED };
@@ -176,7 +217,7 @@ const fn before(how: &How, terminal: bool, first: bool) -> &'static str {
 }
 
 /// Prints one answer, `before` first. Whether somebody still reads.
-fn once(command: &Command, gateway: &Gateway, width: Width, mut before: &'static str) -> Result<bool, Failure> {
+fn once(command: &Printing, gateway: &Gateway, width: Width, mut before: &'static str) -> Result<bool, Failure> {
     let (printed, page, how) = command.parts();
     let first = page.map_or(0, |page| page.offset);
     let mut offset = first;
@@ -205,7 +246,7 @@ fn print(before: &str, text: &str) -> Result<bool, Failure> {
     }
 }
 
-impl Command {
+impl Printing {
     /// What is printed, which part of a list, and how it is asked for.
     const fn parts(&self) -> (Printed, Option<&Page>, &How) {
         match self {
@@ -220,34 +261,42 @@ impl Command {
 
     /// What is asked for, of a list from `offset` on.
     fn path(&self, offset: u64) -> String {
-        let mut parameters: Vec<(&str, String)> = Vec::new();
+        let mut part = Vec::new();
         if let (_, Some(page), _) = self.parts() {
             // The first page is small, so that it is there at once.
             let limit = if page.all && offset > page.offset { WHOLE_PAGE } else { page.limit };
-            parameters.extend([("limit", limit.to_string()), ("offset", offset.to_string())]);
+            part.extend([("limit", limit.to_string()), ("offset", offset.to_string())]);
         }
-        let path = match self {
+        match self {
             Self::Status { .. } => "/v1/traffic".to_owned(),
-            Self::Networks { which, .. } => {
-                let Which { sort, order, within, search, estimate } = which.clone();
-                let within = within.map(|within| within.to_string());
-                let given =
-                    [("sort", sort), ("order", order), ("within", within), ("search", search), ("estimate", estimate)];
-                parameters.extend(given.into_iter().filter_map(|(name, value)| Some((name, value?))));
-                "/v1/networks".to_owned()
-            }
+            Self::Networks { which, .. } => which.path(part),
             Self::Network { prefix, .. } => format!("/v1/networks/{}", encoded(prefix)),
-            Self::Agents { .. } => "/v1/agents".to_owned(),
+            Self::Agents { .. } => with("/v1/agents", part),
             Self::Benefit { .. } => "/v1/benefit".to_owned(),
             Self::Events { limit, from, .. } => {
-                parameters.push(("limit", limit.to_string()));
-                parameters.extend(from.map(|from| ("from", from.to_string())));
-                "/v1/events".to_owned()
+                part.push(("limit", limit.to_string()));
+                part.extend(from.map(|from| ("from", from.to_string())));
+                with("/v1/events", part)
             }
-        };
-        let query: Vec<_> = parameters.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-        if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
+        }
     }
+}
+
+impl Which {
+    /// The path of a part of the networks.
+    fn path(&self, mut part: Vec<(&str, String)>) -> String {
+        let Self { sort, order, within, search, estimate } = self.clone();
+        let within = within.map(|within| within.to_string());
+        let given = [("sort", sort), ("order", order), ("within", within), ("search", search), ("estimate", estimate)];
+        part.extend(given.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        with("/v1/networks", part)
+    }
+}
+
+/// A path with its parameters.
+fn with(path: &str, parameters: Vec<(&str, String)>) -> String {
+    let query: Vec<_> = parameters.into_iter().map(|(name, value)| format!("{name}={}", encoded(&value))).collect();
+    format!("{path}?{}", query.join("&"))
 }
 
 #[cfg(test)]
@@ -262,8 +311,11 @@ mod tests {
         command: Command,
     }
 
-    fn command(line: &str) -> Command {
-        Line::try_parse_from(line.split_whitespace()).unwrap().command
+    fn command(line: &str) -> Printing {
+        match Line::try_parse_from(line.split_whitespace()).unwrap().command {
+            Command::Print(command) => command,
+            Command::Top { .. } => panic!("{line} prints nothing"),
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use spand_core::config::EngineConfig;
 use spand_core::memory::MemoryNeed;
 
 use super::{Config, mib};
+use crate::names::Names;
 use crate::publisher::{PublisherNeed, bytes_of_others};
 use crate::run::queue_bytes;
 use crate::sharing;
@@ -66,6 +67,7 @@ impl Memory {
             ),
             ("frame queues", queues, "capture.queue_packets, capture.snap_length_bytes"),
             ("prefix list", engine.prefixes.len().saturating_mul(PREFIX_BYTES), "traffic.prefix_list"),
+            ("names of networks", Names::most_bytes(&config.names), "names.list, names.asn_database"),
             ("published networks and services", publisher.published, "limits.networks, limits.services"),
             ("remote addresses with lost first flights", publisher.losers, "fixed"),
             ("networks with history", publisher.remembered, "publish.remembered_networks"),

@@ -33,9 +33,10 @@ pub(crate) use convert::mib;
 pub use engine::Engine;
 pub use listen::{Listen, NotAListenAddress};
 pub use memory::{Item, Memory};
+pub(crate) use prefix_list::read_prefixes;
 pub use prefix_list::{MAX_PREFIXES, PrefixListError, load_prefix_list};
 pub(crate) use renamed::warnings as renamed_warnings;
-pub use sections::{Api, Estimate, Limits, Publish, Store, Traffic};
+pub use sections::{Api, Estimate, Limits, Names, Publish, Store, Traffic};
 pub use share::{SecretError, Share};
 pub use tunnel::{Tunnel, TunnelKind};
 pub(crate) use tunnel::{proposed, proposed_line};
@@ -51,6 +52,8 @@ pub struct Config {
     pub capture: Capture,
     /// Which packets belong to whom.
     pub traffic: Traffic,
+    /// What networks are called.
+    pub names: Names,
     /// How samples become estimates.
     pub estimate: Estimate,
     /// How the work is shared out.
@@ -125,6 +128,9 @@ impl Config {
         }
         if let Some(library) = &mut self.capture.pf_ring_library {
             *library = folder.join(&*library);
+        }
+        for names in [&mut self.names.list, &mut self.names.asn_database].into_iter().flatten() {
+            *names = folder.join(&*names);
         }
         self.tls.anchor(folder);
         if let Some(passwords) = &mut self.admin.passwords {

@@ -1,6 +1,6 @@
-//! A prefix list: networks by longest match, such as the routes of a BGP table.
+//! A prefix list: networks by longest match, such as the routes of a BGP table, or with a name each.
 //!
-//! One prefix a line; what follows a blank after it (a next hop, an AS path) is not read; `#` starts a comment.
+//! One prefix a line, then a blank and what belongs to it (a next hop, an AS path, a name); `#` starts a comment.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ pub const MAX_PREFIXES: usize = 4_000_000;
 #[derive(Debug, thiserror::Error)]
 pub enum PrefixListError {
     /// The file cannot be read (exit code 1).
-    #[error("cannot read the prefix list {}: {source}; name another one (traffic.prefix_list, --prefix-list)", path.display())]
+    #[error("cannot read the prefix list {}: {source}; name another one (traffic.prefix_list, --prefix-list, names.list)", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -53,21 +53,32 @@ impl From<PrefixListError> for Failure {
 
 /// Reads the list in `path`: sorted, host bits cleared, each prefix once.
 pub fn load_prefix_list(path: &Path) -> Result<Vec<IpNet>, PrefixListError> {
-    let unreadable = |source| PrefixListError::Unreadable { path: path.to_owned(), source };
-    let reader = BufReader::new(File::open(path).map_err(unreadable)?);
     let mut prefixes = Vec::new();
-    for (index, line) in reader.lines().enumerate() {
-        let line = line.map_err(unreadable)?;
-        let content = line.split('#').next().unwrap_or_default();
-        let Some(text) = content.split_whitespace().next() else { continue };
-        let network: Network =
-            text.parse().map_err(|source| PrefixListError::Line { path: path.to_owned(), line: index + 1, source })?;
-        if prefixes.len() == MAX_PREFIXES {
-            return Err(PrefixListError::TooLong { path: path.to_owned() });
-        }
-        prefixes.push(network.prefix());
-    }
+    read_prefixes(path, |network, _| prefixes.push(network.prefix()))?;
     prefixes.sort_unstable();
     prefixes.dedup();
     Ok(prefixes)
+}
+
+/// Gives `take` each line's network and what follows it.
+pub(crate) fn read_prefixes(path: &Path, mut take: impl FnMut(Network, &str)) -> Result<(), PrefixListError> {
+    let unreadable = |source| PrefixListError::Unreadable { path: path.to_owned(), source };
+    let reader = BufReader::new(File::open(path).map_err(unreadable)?);
+    let mut taken = 0;
+    for (index, line) in reader.lines().enumerate() {
+        let line = line.map_err(unreadable)?;
+        let content = line.split('#').next().unwrap_or_default().trim();
+        let (text, rest) = content.split_once(char::is_whitespace).unwrap_or((content, ""));
+        if text.is_empty() {
+            continue;
+        }
+        let network: Network =
+            text.parse().map_err(|source| PrefixListError::Line { path: path.to_owned(), line: index + 1, source })?;
+        if taken == MAX_PREFIXES {
+            return Err(PrefixListError::TooLong { path: path.to_owned() });
+        }
+        taken += 1;
+        take(network, rest.trim_start());
+    }
+    Ok(())
 }

@@ -39,6 +39,18 @@ pub struct Traffic {
     pub read_window_option: bool,
 }
 
+/// `[names]`: what networks are called, for people.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Names {
+    /// File with a prefix and its name a line; the longest match counts. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub list: Option<PathBuf>,
+    /// Database of autonomous systems in MaxMind's format (`.mmdb`). Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asn_database: Option<PathBuf>,
+}
+
 /// `[estimate]`: how samples become estimates.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]

@@ -53,6 +53,7 @@ fn every_key() -> BTreeSet<String> {
             revoked: Some(PathBuf::from("tls/revoked.pem")),
         },
         traffic: Traffic { prefix_list: Some(PathBuf::from("routes.txt")), ..Traffic::default() },
+        names: Names { list: Some(PathBuf::from("names.txt")), asn_database: Some(PathBuf::from("asn.mmdb")) },
         api: Api { grpc_listen: Some("127.0.0.1:7400".to_owned().try_into().unwrap()), ..Api::default() },
         share: Share {
             servers: vec!["tls://nats-1:4222".to_owned()],

@@ -59,6 +59,7 @@ use self::serve::{Ports, Servers};
 use crate::api::{Access, Api};
 use crate::config::{Capture, Config, EngineOptions, Share, renamed_warnings};
 use crate::descriptors;
+use crate::names::Names;
 use crate::publisher::{MonotonicClock, Part, Published};
 use crate::sharing::{self, EngineEnd, Sharing};
 
@@ -89,6 +90,7 @@ pub fn run_with(
     if let Some(warning) = descriptors::too_few(config, descriptors::allow_many()) {
         tracing::warn!("{warning}");
     }
+    let names = Names::load(&config.names)?;
     let workers = serve::workers();
     let opened = open(&config.capture)?;
     let ports = Ports::bind(config)?;
@@ -117,10 +119,11 @@ pub fn run_with(
     let (sharing, ends) = started.map_err(|error| cannot_start_a_thread(&error))?.unzip();
     let share = sharing.as_ref().map(|sharing| sharing.status().clone());
     let api = Api::with_access(config.api(), access, published.clone(), (stored, share), &confined);
+    api.names().replace(names);
     if let Some(experiment) = experiment {
         api.continue_experiment(experiment);
     }
-    let reload = Reload::new(config, file, seed, &captures, &published);
+    let reload = Reload::new(config, file, seed, &captures, &published, api.names().clone());
     let workers = EngineThread::each(engines, &published, &captures, store.as_ref(), ends.unwrap_or_default());
     let watched = Arc::clone(&captures);
     let threads = Threads::start(workers, captured, captures)?;

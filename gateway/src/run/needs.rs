@@ -31,8 +31,16 @@ pub(super) fn needs(config: &Config, file: &Path) -> Plan {
     // Read again on SIGHUP, also where an editor put another in its place.
     plan.read_as_replaced(file);
     let tls = &config.tls;
-    let replaced =
-        [&config.traffic.prefix_list, &tls.certificate, &tls.key, &tls.ca, &tls.revoked, &config.admin.passwords];
+    let replaced = [
+        &config.traffic.prefix_list,
+        &config.names.list,
+        &config.names.asn_database,
+        &tls.certificate,
+        &tls.key,
+        &tls.ca,
+        &tls.revoked,
+        &config.admin.passwords,
+    ];
     replaced.into_iter().flatten().for_each(|file| plan.read_as_replaced(file));
     if config.share.is_on() {
         config.share.files().for_each(|file| plan.read_as_replaced(file));

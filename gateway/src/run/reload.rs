@@ -13,6 +13,7 @@ use super::capture::Captures;
 use super::grouping::Groups;
 use super::own;
 use crate::config::{Config, EngineOptions, Traffic, renamed_warnings};
+use crate::names::{self, Names};
 use crate::publisher::Published;
 
 /// What reads the configuration again, and brings it into force.
@@ -24,6 +25,7 @@ pub(super) struct Reload {
     seed: u64,
     captures: Arc<Captures>,
     published: Published,
+    names: names::InForce,
 }
 
 /// What came of it.
@@ -40,9 +42,10 @@ impl Reload {
         seed: u64,
         captures: &Arc<Captures>,
         published: &Published,
+        names: names::InForce,
     ) -> Self {
         let (captures, published) = (Arc::clone(captures), published.clone());
-        Self { file: file.to_owned(), config: config.clone(), seed, captures, published }
+        Self { file: file.to_owned(), config: config.clone(), seed, captures, published, names }
     }
 
     /// Reads the files and logs the result; files that cannot be used leave everything as it is.
@@ -74,6 +77,7 @@ impl Reload {
                 prefix_list: new.traffic.prefix_list.clone(),
                 ..self.config.traffic.clone()
             },
+            names: new.names.clone(),
             ..self.config.clone()
         };
         let count = self.config.engine.threads;
@@ -82,6 +86,8 @@ impl Reload {
         // Addresses of this machine may have come or gone since.
         let engine = EngineConfig { own_listeners: own::listeners(&merged), ..merged.engine(options)? };
         let groups = Groups::of(&engine, Partition::new(&engine, count));
+        // Also where the files have the names of before and other contents.
+        self.names.replace(Names::load(&merged.names)?);
         let before = self.captures.grouping.in_force();
         let mut in_force = different(&self.config, &merged);
         if before.networks != groups.networks {

@@ -20,22 +20,22 @@ use tempfile::TempDir;
 /// More is for machines that do much else; 0.2 s is the aim.
 const FIRST_ROW_MAX: Duration = Duration::from_secs(2);
 /// Networks of the large gateway: ten pages and more of `--all`.
-const MANY: usize = 10_000;
+pub(super) const MANY: usize = 10_000;
 
 /// The program, and where it asks.
-struct Asked {
+pub(super) struct Asked {
     folder: TempDir,
     url: String,
 }
 
 impl Asked {
-    fn new(address: SocketAddr) -> Result<Self> {
+    pub(super) fn new(address: SocketAddr) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         link_programs(folder.path())?;
         Ok(Self { folder, url: format!("http://{address}") })
     }
 
-    fn command(&self, line: &str) -> Command {
+    pub(super) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(self.folder.path().join("spand-gateway"));
         command.args(line.split_whitespace()).current_dir(self.folder.path());
         if !line.contains("--url") {
@@ -58,7 +58,7 @@ impl Asked {
     }
 
     /// One sentence with these words, and the exit code.
-    fn fails(&self, line: &str, code: i32, words: &[&str]) -> Result<()> {
+    pub(super) fn fails(&self, line: &str, code: i32, words: &[&str]) -> Result<()> {
         let output = self.output(line)?;
         let error = String::from_utf8(output.stderr)?;
         ensure!(output.status.code() == Some(code) && output.stdout.is_empty(), "{line}: {}: {error}", output.status);
@@ -71,7 +71,7 @@ impl Asked {
     }
 }
 
-fn any_port() -> SocketAddr {
+pub(super) fn any_port() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 

@@ -6,13 +6,14 @@
 mod ask;
 mod busy;
 mod page;
+mod screen;
 mod wrong;
 
 use std::process::ExitCode;
 
 use spand_tests::product::standing_in::{Case, run_all, stand_in};
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 14] = [
     ("the page has every command, option and default", || {
         page::the_page_has_every_command_option_and_default();
         Ok(())
@@ -35,6 +36,7 @@ const CASES: [Case; 13] = [
     ("asked: what goes wrong", ask::faults),
     ("asked: passwords and TLS", ask::passwords),
     ("asked: the first row of many networks", ask::first_row),
+    ("asked: the whole screen", screen::top),
 ];
 
 fn main() -> ExitCode {

@@ -8,6 +8,7 @@ use spand_proto::no_estimate::{Outcomes, Reason};
 use spand_proto::operator::rfc3339_ms;
 use spand_proto::units::{Micros, Timestamp};
 
+use crate::names::{Named, Names};
 use crate::opening::{ComparedDocument, OpeningDocument};
 use crate::publisher::Trend;
 
@@ -25,6 +26,8 @@ pub(super) struct NetworksDocument {
 #[derive(Debug, Serialize)]
 pub(super) struct NetworkDocument {
     prefix: String,
+    #[serde(flatten)]
+    named: Named,
     wc_segments: Option<u32>,
     wc_bytes: Option<f64>,
     mss_bytes: Option<u64>,
@@ -66,12 +69,13 @@ struct LimitsDocument {
 }
 
 impl NetworkDocument {
-    pub(super) fn new(view: &NetworkView, now: Timestamp) -> Self {
+    pub(super) fn new(view: &NetworkView, names: &Names, now: Timestamp) -> Self {
         let estimate = view.estimate.as_ref();
         let mss = estimate.map(|estimate| estimate.mss);
         let no_estimate = view.no_estimate();
         Self {
             prefix: view.network.to_string(),
+            named: names.of(view.network),
             wc_segments: estimate.map(|estimate| estimate.share_segments(estimate.mss).0),
             wc_bytes: estimate.map(|estimate| estimate.share.bytes()),
             mss_bytes: estimate.map(|estimate| estimate.mss.0),

@@ -16,6 +16,7 @@ use super::problem::{Problem, quote};
 use super::sort::{Page, SORTS, Sort};
 use crate::api::Api;
 use crate::api::connection::Peer;
+use crate::names::Names;
 use crate::publisher::Published;
 
 const PARAMETERS: [&str; 8] = ["limit", "offset", "sort", "order", "within", "estimate", "search", "trend"];
@@ -42,18 +43,18 @@ pub(super) async fn list(
     let search = parameters.text("search").map(Search::parse).transpose()?;
     let trend = parameters.word("trend", &[("yes", true), ("no", false)])?.unwrap_or(false);
 
-    let matches = move |view: &NetworkView| {
-        within.is_none_or(|within| within.prefix().contains(&view.network.prefix()))
-            && estimate.is_none_or(|wanted| view.estimate.is_some() == wanted)
-            && search.as_ref().is_none_or(|search| search.finds(view.network))
-    };
-    let published = api.shared.published.clone();
+    let (published, names) = (api.shared.published.clone(), api.names().get());
     let list = move || {
+        let matches = |view: &NetworkView| {
+            within.is_none_or(|within| within.prefix().contains(&view.network.prefix()))
+                && estimate.is_none_or(|wanted| view.estimate.is_some() == wanted)
+                && search.as_ref().is_none_or(|search| search.finds(view.network, &names))
+        };
         let (views, now) = (matching(&published, matches), published.now());
         let page = Page { sort, descending, offset, limit }.of(&views, now);
         let total = views.len();
         drop(views);
-        let mut networks: Vec<_> = page.iter().map(|view| NetworkDocument::new(view, now)).collect();
+        let mut networks: Vec<_> = page.iter().map(|view| NetworkDocument::new(view, &names, now)).collect();
         if trend {
             let prefixes: Vec<_> = page.iter().map(|view| view.network).collect();
             let trends = published.trends_of(&prefixes, |trend| trend.map(TrendDocument::new));
@@ -88,7 +89,7 @@ pub(super) async fn one(
     Parameters::parse(&uri, &[])?;
     let published = &api.shared.published;
     let view = find(published, path, "/v1/networks/")?;
-    Ok(Json(NetworkDocument::new(&view, published.now())))
+    Ok(Json(NetworkDocument::new(&view, &api.names().get(), published.now())))
 }
 
 /// The network that the part of an address after `before` names, by prefix or by an address inside it.
@@ -113,7 +114,7 @@ pub(super) fn find(
     })
 }
 
-/// What a person types to find networks: an address inside, a network around, or a part of the prefix as it is written.
+/// What a person types to find networks: an address inside, a network around, or a part of the prefix as it is written or of a name.
 #[derive(Debug)]
 enum Search {
     Address(IpAddr),
@@ -139,11 +140,13 @@ impl Search {
         })
     }
 
-    fn finds(&self, network: Network) -> bool {
+    fn finds(&self, network: Network, names: &Names) -> bool {
         match self {
             Self::Address(address) => network.contains(*address),
             Self::Within(within) => within.covers(network),
-            Self::Part(part) => network.to_string().contains(part),
+            Self::Part(part) => {
+                network.to_string().contains(part) || (!names.is_empty() && names.of(network).matches(part))
+            }
         }
     }
 }

@@ -152,6 +152,9 @@ async fn networks_are_searched_and_bring_their_window() {
     assert_eq!(found("search=0.2").await, [GOOD]);
     assert_eq!(found("search=2001:DB8").await, [SIX]);
     assert_eq!(found("search=203.0.0.0%2F8").await, [POOR]);
+    for name in ["branch", "Office%207", "AS64501", "example"] {
+        assert_eq!(found(&format!("search={name}")).await, [WIDE], "{name}");
+    }
     assert_eq!(found("search=zebra").await, Vec::<String>::new());
     assert_eq!(found("search=").await.len(), 4);
     assert_eq!(rig.get(&format!("/v1/networks?search={}", "1".repeat(65))).await.0, 400);

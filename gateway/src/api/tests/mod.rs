@@ -34,6 +34,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{Access, Api, ApiConfig};
+use crate::names::tests::names;
 use crate::publisher::{Batch, PacketClock, Published, PublisherConfig, ToHosts};
 use spand_share::{ShareStatus, ShareView};
 
@@ -96,6 +97,7 @@ impl Rig {
         share.measures().outlier(TapId(2), 1);
         let (access, confined) = (Access::default(), Confined::default());
         let api = Api::with_access(config, access, published.clone(), (None, Some(share)), &confined);
+        api.names().replace(names("198.51.100.0/24 Branch office 7\n"));
         let (one, two, also_stopped) = (api.clone(), api, stopped.clone());
         let servers = vec![
             tokio::spawn(async move { one.serve_http(http, stopped).await }),

@@ -1,6 +1,7 @@
 //! The list of prefixes at a start, and what SIGHUP brings into force.
 
 use super::*;
+use crate::names::InForce;
 
 #[test]
 fn every_engine_gets_the_list_of_prefixes_that_divides_the_networks() {
@@ -37,7 +38,7 @@ fn sighup_withdraws_the_networks_that_are_gone_and_a_file_at_fault_leaves_everyt
     let (file, list) = (folder.path().join("gateway.toml"), folder.path().join("routes.txt"));
     let text = "[capture]\ninterfaces = [\"lo\"]\n[traffic]\ninternal = [\"10.0.0.0/8\"]\n";
     fs::write(&file, text).unwrap();
-    let mut reload = Reload::new(&Config::load(&file).unwrap(), &file, 0, &captures, &published);
+    let mut reload = Reload::new(&Config::load(&file).unwrap(), &file, 0, &captures, &published, InForce::default());
     let network = Network::of(REMOTE);
     let mut subscription = published.subscribe(&[HOST]).unwrap();
     let mut next = || runtime.block_on(subscription.next()).unwrap().event;

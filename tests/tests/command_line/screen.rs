@@ -1,0 +1,111 @@
+//! `top` in a pseudo-terminal, against a gateway with many networks.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::pty::{Winsize, openpty};
+use spand_tests::dashboard::stage::Stage;
+use spand_tests::patience::PATIENCE;
+
+use super::ask::{Asked, MANY, any_port};
+
+const SIZE: Winsize = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+/// What a program sends that uses the whole screen, and when it gives that back.
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?1049l";
+
+/// A program at a terminal, and all that it has sent.
+struct Screen {
+    child: Child,
+    keys: File,
+    output: Receiver<Vec<u8>>,
+    seen: String,
+}
+
+impl Screen {
+    /// In a session of its own, whose terminal this is.
+    fn start(program: &Command) -> Result<Self> {
+        let pty = openpty(Some(&SIZE), None)?;
+        let terminal = || -> Result<Stdio> { Ok(pty.slave.try_clone()?.into()) };
+        let mut session = Command::new("setsid");
+        session.args(["--ctty", "--wait"]).arg(program.get_program()).args(program.get_args());
+        let child = session.stdin(terminal()?).stdout(terminal()?).stderr(terminal()?).spawn()?;
+        let keys = File::from(pty.master);
+        let mut reader = keys.try_clone()?;
+        let (send, output) = mpsc::channel();
+        thread::spawn(move || {
+            let mut bytes = [0; 4_096];
+            // An error is the end: nobody has the terminal any more.
+            while let Ok(length @ 1..) = reader.read(&mut bytes) {
+                if send.send(bytes[..length].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, keys, output, seen: String::new() })
+    }
+
+    /// Waits for a text that was not there before the last key.
+    fn shows(&mut self, text: &str) -> Result<()> {
+        let begun = Instant::now();
+        while !self.seen.contains(text) {
+            let left = PATIENCE.saturating_sub(begun.elapsed());
+            let bytes = self.output.recv_timeout(left).with_context(|| format!("no {text:?} in {:?}", self.seen))?;
+            self.seen.push_str(&String::from_utf8_lossy(&bytes));
+        }
+        Ok(())
+    }
+
+    fn press(&mut self, keys: &str) -> Result<()> {
+        self.seen.clear();
+        Ok(self.keys.write_all(keys.as_bytes())?)
+    }
+}
+
+pub(super) fn top() -> Result<()> {
+    let stage = Stage::start(&[], MANY, any_port())?;
+    let asked = Asked::new(stage.address())?;
+    let begun = Instant::now();
+    let mut screen = Screen::start(&asked.command("top --sort prefix --order asc --every 1"))?;
+    screen.shows(ENTER)?;
+    screen.shows("/24")?;
+    println!("command_line: top: {MANY} networks, first rows after {:?}", begun.elapsed());
+    screen.shows("by prefix, smallest first: 1 to 27 of ")?;
+    // What does not change is not sent again: only what differs comes.
+    screen.press("/no such network\r")?;
+    screen.shows("0 to 0 of 0")?;
+    screen.press("/\r")?;
+    screen.shows("1 to 27 of ")?;
+    screen.press("\r")?;
+    screen.shows("Esc leads back")?;
+    screen.press("q")?;
+    screen.shows(LEAVE)?;
+    ensure!(screen.child.wait()?.success(), "it ends with a fault");
+
+    let mut screen = Screen::start(&asked.command("top --every 1"))?;
+    screen.shows("/24")?;
+    drop(stage);
+    screen.shows("nobody answers")?;
+    screen.press("\x03")?;
+    screen.shows(LEAVE)?;
+    ensure!(screen.child.wait()?.success(), "it ends with a fault");
+    asked.fails("top", 64, &["needs a terminal", "networks --watch"])?;
+    let mut screen = Screen::start(&asked.command("top"))?;
+    screen.shows("error: nobody answers")?;
+    ensure!(screen.child.wait()?.code() == Some(1) && !screen.seen.contains(ENTER), "{:?}", screen.seen);
+    Ok(())
+}
+
+// A program that does not end would be waited for.
+impl Drop for Screen {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        thread::sleep(Duration::from_millis(1));
+        _ = self.child.wait();
+    }
+}
