@@ -93,13 +93,19 @@ dashboard-images: packages ## Take the pictures of docs/dashboard.md again
 dashboard: packages ## A gateway with a dashboard to look at: played captures and 10,000 made-up networks
 	$(CARGO) run -p spand-tests --bin dashboard -- $(ARGS)
 
+# The oldest Rust that is supported. What it finds no fault in compiles with it.
+OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
 .PHONY: lint
-lint: packages ## Format, clippy and documentation, each without a warning
+lint: packages ## Format, and clippy and documentation of the oldest supported Rust, each without a warning
 	$(CARGO) fmt --check
 	cd gateway/dashboard/vendor/uplot && sha256sum --check --strict --quiet SHA256SUMS
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --package spand-gateway --no-default-features -- -D warnings
-	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --workspace --no-deps --document-private-items
+	@if rustup toolchain install $(OLDEST_RUST) --profile minimal --component clippy --no-self-update; then oldest=+$(OLDEST_RUST); \
+	else echo "SKIPPED: Rust $(OLDEST_RUST) was not tried, since rustup has none here: lint by $$($(CARGO) --version)" >&2; fi; \
+	set -ex; \
+	$(CARGO) $$oldest clippy --workspace --all-targets -- -D warnings; \
+	$(CARGO) $$oldest clippy --package spand-gateway --no-default-features -- -D warnings; \
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) $$oldest doc --workspace --no-deps --document-private-items
 
 .PHONY: packages
 packages:
