@@ -1,7 +1,5 @@
 //! gRPC.
 
-mod flood;
-mod socket;
 mod subscribe;
 
 use std::time::Duration;
