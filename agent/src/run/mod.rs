@@ -23,7 +23,6 @@ mod gateway;
 mod needs;
 mod pause;
 mod pushes;
-mod reload;
 mod room;
 mod seen;
 mod status;
