@@ -1,9 +1,12 @@
 //! Where a command's question is about: an address, or a host name, which is resolved here. The gateway resolves nothing.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
+
+use procfs::net::TcpState;
 
 /// Longest wait for a resolver: twice the five seconds after which it asks its next server.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -90,6 +93,24 @@ pub(crate) async fn resolve(name: &str, patience: Duration) -> Result<Vec<IpAddr
         }
     }
     if addresses.is_empty() { Err(format!("{name} has no address")) } else { Ok(addresses) }
+}
+
+// Destinations of this host's connections: those that people ask about.
+
+/// Most destinations that are returned.
+const MOST: usize = 32;
+
+/// Remote ends of the connections on the addresses `own`, in order. Connections in `TIME_WAIT` are among them.
+pub(crate) fn open(own: &[IpAddr]) -> BTreeSet<IpAddr> {
+    let (v4, v6) = (procfs::net::tcp().unwrap_or_default(), procfs::net::tcp6().unwrap_or_default());
+    let all = v4.into_iter().chain(v6).filter(|socket| !matches!(socket.state, TcpState::Listen | TcpState::SynSent));
+    let inside = |address: IpAddr| own.contains(&address);
+    all.filter_map(|socket| {
+        let remote = socket.remote_address.ip().to_canonical();
+        (inside(socket.local_address.ip().to_canonical()) && !inside(remote)).then_some(remote)
+    })
+    .take(MOST)
+    .collect()
 }
 
 #[cfg(test)]

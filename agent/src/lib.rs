@@ -14,7 +14,6 @@ mod commands;
 pub mod config;
 pub mod control;
 mod destination;
-mod destinations;
 mod doctor;
 mod hash;
 pub mod ledger;

@@ -15,19 +15,16 @@
 
 mod calls;
 mod capabilities;
-mod config;
 mod files;
 mod plan;
-mod rights;
 mod user;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 pub use capabilities::{Capability, take_up};
-pub use config::Process;
-pub use plan::Plan;
-pub use rights::exposed;
+pub use files::exposed;
+pub use plan::{Plan, Process};
 pub use user::UserError;
 
 use spand_proto::operator::Failure;

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::Capability;
 
 /// Everything that a program needs once it runs; the rest is dropped.
@@ -43,6 +45,25 @@ impl Plan {
     /// Whether it starts processes.
     pub(crate) const fn starts(&self) -> bool {
         !self.start.is_empty()
+    }
+}
+
+// The section `[process]` of both configurations.
+
+/// `[process]`: what the program may still do once it runs.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Process {
+    /// User that the program becomes where it was started as root. Default none: it stays who it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Give up what is not needed. Default on.
+    pub confine: bool,
+}
+
+impl Default for Process {
+    fn default() -> Self {
+        Self { user: None, confine: true }
     }
 }
 

@@ -18,8 +18,8 @@ pub mod config;
 mod descriptors;
 pub mod doctor;
 mod http_client;
-pub mod names;
-mod opening;
+mod names;
+pub mod opening;
 mod other_protocols;
 mod password;
 #[cfg(test)]

@@ -24,7 +24,7 @@ use spand_core::engine::Engine;
 use spand_core::wire::{Decoder, Frame};
 use spand_proto::units::Timestamp;
 use spand_tests::ending::{arguments, exit_code};
-use spand_tests::process::{resident_bytes, thread_time};
+use spand_tests::memory::{resident_bytes, thread_time};
 use spand_tests::trace::extreme::{Extreme, write_extreme};
 use spand_tests::trace::{TraceConfig, write_trace};
 

@@ -12,7 +12,7 @@ use super::{print, print_json};
 use crate::args::Format;
 use crate::config::ApplyMethod;
 use crate::control::{GatewayStanding, GatewayStatus, GrowthInForce, LastReload, Reply, Request, Status, ask};
-use crate::destinations;
+use crate::destination;
 
 /// Networks listed one by one for people.
 const LISTED: usize = 20;
@@ -33,7 +33,7 @@ fn no_advice(socket: &Path, status: &Status) -> Option<String> {
     if status.networks_held > 0 || !status.gateway.connected {
         return None;
     }
-    let Some(destination) = destinations::open(&status.addresses).pop_first() else {
+    let Some(destination) = destination::open(&status.addresses).pop_first() else {
         return Some(
             "no connection from these addresses is open: `spand-agent explain ADDRESS` gives the reason".to_owned(),
         );

@@ -12,7 +12,6 @@ mod place;
 mod reload;
 mod sections;
 mod start;
-mod tls;
 
 use std::fs;
 use std::net::IpAddr;
@@ -27,12 +26,11 @@ pub(crate) use gateways::{canonical, socket_of};
 pub(crate) use place::Place;
 pub(crate) use reload::Reloaded;
 pub use sections::{
-    ApplyMethod, Bbr, Bpf, Destinations, Gateway, Holdout, Limits, Metrics, Namespaces, Policy, Route, Variant,
+    ApplyMethod, Bbr, Bpf, Destinations, Gateway, Holdout, Limits, Metrics, Namespaces, Policy, Route, Tls, Variant,
 };
 #[cfg(test)]
 pub(crate) use start::MOST_NAMED;
 pub use start::{GrowthRule, Start, StartFor};
-pub use tls::Tls;
 
 /// Default of `--config`.
 pub const DEFAULT_PATH: &str = "/etc/spand/agent.toml";

@@ -10,7 +10,7 @@ use tonic::metadata::MetadataMap;
 
 use crate::config::Config;
 use crate::control::Status;
-use crate::destinations;
+use crate::destination;
 use crate::subscriber::{Dialer, ask as ask_about, look as ask, words};
 
 /// Clocks further apart than this make hosts leave networks alone at different times, as `[holdout]` has it. The date of an
@@ -36,7 +36,7 @@ pub(super) async fn look(config: &Config, status: Option<&Status>) -> Vec<Check>
 
 /// Whether the destinations of this host's connections have advice, and where they have none, why.
 async fn advice(config: &Config, dialer: &Dialer, status: &Status) -> Check {
-    let destinations = destinations::open(&status.addresses);
+    let destinations = destination::open(&status.addresses);
     let questions = Query {
         mode: Some(config.mode),
         initial_window: Segments(config.policy.initial_window_segments.get()),

@@ -4,8 +4,6 @@
 
 mod gateway;
 mod host;
-mod routes;
-mod seen;
 
 use std::path::Path;
 
@@ -45,12 +43,12 @@ async fn look(config: &Config, configuration: Check) -> Vec<Check> {
     checks.extend([host::congestion_control(config), host::bbr_start(config)]);
     checks.extend([host::idle_restart(method), host::window_scaling(), host::state(config)]);
     match route::survey().await {
-        Ok(survey) => checks.extend(routes::judge(&survey, method, status.is_some())),
+        Ok(survey) => checks.extend(host::judge(&survey, method, status.is_some())),
         Err(error) => checks.push(Check::unknown("routes", error.to_string(), "run this as root")),
     }
     checks.push(host::addresses(config).await);
     checks.extend(gateway::look(config, status.as_deref()).await);
-    checks.extend(status.as_deref().map(seen::look));
+    checks.extend(status.as_deref().map(host::look));
     checks
 }
 

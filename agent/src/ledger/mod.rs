@@ -14,12 +14,10 @@ use spand_proto::network::Network;
 use tracing::warn;
 
 mod entry;
-mod read;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{Entry, Line};
-pub use read::{Recorded, read};
+pub use entry::{Entry, Line, Recorded, read};
 
 /// Lines of history that are kept before the file is rewritten.
 const HISTORY_LINES: usize = 1_000;

@@ -4,7 +4,7 @@ use std::fs;
 
 use spand_proto::units::Segments;
 
-use super::read::parse;
+use super::entry::parse;
 use super::*;
 
 fn entry(n: u8) -> Entry {

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use spand_proto::growth::Growth;
 use spand_proto::network::Network;
+use spand_proto::start::Shape;
 
 /// The rules: the longest prefix that covers the remote address, then the host's own address and port, then the default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,6 +72,33 @@ impl fmt::Display for GrowthSource {
     }
 }
 
+// What starts are made of, as the administrator chose.
+
+/// The shapes: the longest prefix that covers the network, then the default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shapes {
+    /// For networks that no prefix covers.
+    pub by_default: Shape,
+    /// By remote network.
+    pub prefixes: BTreeMap<Network, Shape>,
+}
+
+impl Shapes {
+    /// Whether every start is the share's, paced.
+    pub fn is_standard(&self) -> bool {
+        self.by_default == Shape::Paced && self.prefixes.values().all(|shape| *shape == Shape::Paced)
+    }
+
+    /// The shape of starts to a network.
+    pub fn of(&self, network: Network) -> Shape {
+        let covers = |prefix: &Network| {
+            prefix.prefix().prefix_len() <= network.prefix().prefix_len() && prefix.contains(network.prefix().addr())
+        };
+        let covering = self.prefixes.iter().filter(|(prefix, _)| covers(prefix));
+        covering.max_by_key(|(prefix, _)| prefix.prefix().prefix_len()).map_or(self.by_default, |(_, shape)| *shape)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU32;
@@ -95,5 +123,29 @@ mod tests {
         assert_eq!([of("192.0.2.1"), of("192.0.2.128"), of("192.0.2.129")], [dbc(2), dbc(3), Growth::Standard]);
         assert_eq!([of("198.51.100.1"), of("2001:db8::1")], [Growth::Standard, dbc(4)]);
         assert_eq!(growths.of("198.51.100.1".parse().unwrap()).0, GrowthSource::Default);
+    }
+
+    #[test]
+    fn the_longest_prefix_that_covers_the_whole_network_decides() {
+        let prefix = |text: &str| text.parse::<Network>().unwrap();
+        let shapes = Shapes {
+            by_default: Shape::Threshold,
+            prefixes: BTreeMap::from([
+                (prefix("10.0.0.0/8"), Shape::Jump),
+                (prefix("10.1.0.0/16"), Shape::Paced),
+                (prefix("10.2.3.128/25"), Shape::Measured),
+            ]),
+        };
+        for (network, shape) in [
+            ("10.9.9.0/24", Shape::Jump),
+            ("10.1.9.0/24", Shape::Paced),
+            ("10.2.3.0/24", Shape::Jump),
+            ("10.2.3.129/32", Shape::Measured),
+            ("192.0.2.0/24", Shape::Threshold),
+            ("2001:db8::/48", Shape::Threshold),
+        ] {
+            assert_eq!(shapes.of(prefix(network)), shape, "{network}");
+        }
+        assert!(!shapes.is_standard() && Shapes::default().is_standard());
     }
 }

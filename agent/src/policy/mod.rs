@@ -3,25 +3,20 @@
 //! Knows no clock, no socket and no kernel. What may prevent an applier from applying (a route that is not ours, several next
 //! hops) comes after this and is counted there.
 
-use spand_proto::estimate::Estimate;
-use spand_proto::network::Network;
-use spand_proto::report::Arm;
-use spand_proto::start::{Mode, Refusal, Start, StartPolicy, StartRequest, TransferSize, start};
-use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
-
 mod growth;
-mod holdout;
-mod reason;
 mod scope;
-mod shapes;
 #[cfg(test)]
 mod tests;
 
-pub use growth::{GrowthSource, Growths, growth_words};
-pub use holdout::Holdout;
-pub use reason::Reason;
-pub use scope::{Scope, ScopeVerdict};
-pub use shapes::Shapes;
+pub use growth::{GrowthSource, Growths, Shapes, growth_words};
+pub use scope::{Holdout, Scope, ScopeVerdict};
+use serde::{Serialize, Serializer};
+use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
+use spand_proto::report::Arm;
+use spand_proto::start::{Mode, Refusal, RefusalReason, Start, StartPolicy, StartRequest, TransferSize, start};
+use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
+use strum::{Display, IntoStaticStr};
 
 /// Everything that bounds a decision; made from the configuration.
 #[derive(Clone, Debug)]
@@ -188,3 +183,55 @@ fn bounded_start(question: &Question<'_>, policy: &Policy, cap: Option<Segments>
 
 /// Ethernet's 1500 bytes less headers and timestamps; used only without an estimate, and then there is no start.
 const USUAL_MSS: Bytes = Bytes(1_448);
+
+// Why a network is left as plain TCP: a closed list with stable names.
+
+/// Why the policy leaves a network alone.
+#[derive(Clone, Copy, Debug, Display, Eq, IntoStaticStr, PartialEq)]
+#[strum(serialize_all = "snake_case")]
+pub enum Reason {
+    /// It overlaps an excluded prefix.
+    Excluded,
+    /// It is not inside any included prefix.
+    NotIncluded,
+    /// Advice is paused on this host.
+    Paused,
+    /// The lifetime of the advice is over.
+    Expired,
+    /// The start function gave no start.
+    #[strum(transparent)]
+    Refused(RefusalReason),
+    /// It is held out in this time slot, to be compared with.
+    HeldOut,
+    /// The mode is `observe`: nothing is applied.
+    Observe,
+    /// The start is what the host does anyway.
+    SameAsDefault,
+}
+
+impl Reason {
+    /// Its stable name in counters and output.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// One sentence for people.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Excluded => "the network overlaps a prefix in destinations.exclude",
+            Self::NotIncluded => "the network is not inside any prefix in destinations.include",
+            Self::Paused => "advice is paused on this host: `spand-agent resume` takes it up again",
+            Self::Expired => "the lifetime of the advice is over and the gateway did not renew it",
+            Self::Refused(_) => "the start function gave no start",
+            Self::HeldOut => "the network is held out in this time slot, so that advised ones can be compared with it",
+            Self::Observe => "the mode is observe: everything is computed and nothing applied",
+            Self::SameAsDefault => "the start is the window this host begins with anyway",
+        }
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

@@ -21,26 +21,23 @@ mod dial;
 mod holdings;
 mod origin;
 mod outage;
-mod query;
 mod report;
 mod socket;
 mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
-mod timing;
 mod way_back;
 
-pub use backoff::Backoff;
+pub use backoff::{Backoff, Timing};
 pub(crate) use candidates::Standing;
 pub use choice::{Place, ranked};
 pub(crate) use dial::words;
 pub use dial::{Dialer, TlsError, TlsStatus};
 pub use holdings::{HoldingCounts, Holdings};
 pub use outage::{Lasting, News, Outage};
-pub(crate) use query::ask;
 pub use report::Reporter;
-pub use timing::Timing;
+pub(crate) use stream::ask;
 pub(crate) use way_back::look;
 
 use crate::clock::Clock;

@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use spand_proto::convert::WireError;
+use spand_proto::convert::{WireError, answers_from_wire};
 use spand_proto::network::Network;
+use spand_proto::operator::Failure;
 use spand_proto::push::{Subscription, Update};
+use spand_proto::query::{Answer, Query};
+use spand_proto::units::Timestamp;
 use spand_proto::v1;
 use spand_proto::v1::spand_client::SpandClient;
 use tonic::transport::Channel;
 use tracing::warn;
 
-use super::dial::innermost;
-use super::{Dialer, Signal, words};
+use super::dial::{innermost, words};
+use super::{Dialer, Signal};
 use crate::clock::Clock;
 
 /// Of the error of a connection that was closed under its streams: by the other end, or by this one for want of a sign of life.
@@ -115,4 +118,31 @@ fn network_of(message: &v1::Update) -> Option<Network> {
         _ => return None,
     };
     text.parse().ok()
+}
+
+// Questions to the gateway, apart from the subscription.
+
+/// The answers, and when they came.
+pub(crate) async fn ask(dialer: &Dialer, questions: &Query) -> Result<(Vec<Answer>, Timestamp), Failure> {
+    let url = dialer.seat();
+    let timeout = Duration::from_millis(dialer.gateway().timeout_ms.get());
+    let silent = |_| Failure::Environment(format!("the gateway at {url} does not answer within {timeout:?}"));
+    // Longer than the lookup of the gateway's name may take: a lookup that fails has an error of its own.
+    let connected = tokio::time::timeout(timeout * 2, dialer.connect()).await.map_err(silent)?;
+    let mut client =
+        connected.map_err(|why| Failure::Environment(format!("cannot reach the gateway at {url}: {why}")))?;
+    let answered = tokio::time::timeout(timeout, async {
+        client
+            .query(v1::QueryRequest::from(questions))
+            .await
+            .map_err(|status| Failure::Environment(format!("the gateway at {url} refused: {}", words(&status))))
+    });
+    let response = answered.await.map_err(silent)??;
+    let now = Clock::start().now();
+    let answers = answers_from_wire(response.into_inner(), now)
+        .map_err(|error| Failure::Environment(format!("the gateway at {url} gave an unknown answer: {error}")))?;
+    if answers.len() == questions.questions.len() {
+        return Ok((answers, now));
+    }
+    Err(Failure::Environment(format!("the gateway at {url} gave {} answers", answers.len())))
 }

@@ -8,8 +8,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::support::agent::Agent;
 use crate::support::gateway::{Gateway, NO_ESTIMATE, estimate};
-use crate::support::namespace::{in_namespace, in_served_namespace, ip};
-use crate::support::patience::eventually;
+use crate::support::namespace::{eventually, in_namespace, in_served_namespace, ip};
 
 fn agent(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_spand-agent")).args(arguments).output().unwrap()

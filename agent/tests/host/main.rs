@@ -3,8 +3,6 @@
 #[cfg(test)]
 mod bpf;
 #[cfg(test)]
-mod churn;
-#[cfg(test)]
 mod cli;
 #[cfg(test)]
 mod reload;

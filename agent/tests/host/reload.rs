@@ -4,7 +4,7 @@ use spand_proto::v1::Mode;
 
 use crate::support::agent::{Agent, text};
 use crate::support::gateway::{Gateway, estimate};
-use crate::support::patience::eventually;
+use crate::support::namespace::eventually;
 
 const NETWORKS: [&str; 2] = ["192.0.2.0/24", "198.51.100.0/24"];
 

@@ -10,7 +10,6 @@ mod capabilities;
 mod files;
 mod ports;
 mod stage;
-mod user;
 
 use std::process::{Command, ExitCode};
 
@@ -43,8 +42,8 @@ fn main() -> ExitCode {
         attempt(group, confined == "confined", &Stage::of(stage));
         return ExitCode::SUCCESS;
     }
-    if let [user::WORD, confined] = words[..] {
-        user::become_another(confined == "confined");
+    if let [capabilities::WORD, confined] = words[..] {
+        capabilities::become_another(confined == "confined");
         return ExitCode::SUCCESS;
     }
     if !nix::unistd::geteuid().is_root() {
@@ -91,7 +90,7 @@ fn main() -> ExitCode {
         check(&mut faults, calls::OF_32_BITS, "process", &ended[1], |end| end.contains("SIGSYS"));
     }
     tried += 2;
-    faults.extend(user::faults());
+    faults.extend(capabilities::faults());
     for fault in &faults {
         println!("refused: FAILED: {fault}");
     }

@@ -18,17 +18,15 @@ mod link_type;
 mod live;
 mod merge;
 mod order;
-mod packet;
 mod source;
 mod write;
 
 pub use file::{CaptureFile, MAX_PACKET_BYTES, OpenError, open_file};
 #[cfg(target_os = "linux")]
 pub use host::{Offloads, clock_is_synchronised, mtu_bytes, offloads};
-pub use link_type::LinkType;
+pub use link_type::{LinkType, Next, Packet};
 pub use live::{Backend, Cluster, ClusterKind, LiveCapture, LiveError, LiveOptions, PfRingOptions};
 pub use merge::MergedSource;
 pub use order::Ordered;
-pub use packet::{Next, Packet};
 pub use source::{PacketSource, Progress, SourceError, SourceStats};
 pub use write::PcapWriter;

@@ -1,13 +1,14 @@
 //! The sections about who is let in: `[tls]`, `[agents]` and `[admin]`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use spand_proto::network::Network;
 
-use super::{Config, Listen};
+use super::Config;
 
 /// `[tls]`: what the gateway shows, and by what agents are proven. Read again when they change.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -169,4 +170,36 @@ impl Config {
 /// Whether others than this machine can connect.
 const fn is_reached_by_others(listen: SocketAddr) -> bool {
     !listen.ip().is_loopback()
+}
+
+// An address to listen on, as it is written in the configuration.
+
+/// An address to listen on.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "String", into = "SocketAddr")]
+pub struct Listen(pub SocketAddr);
+
+/// A text that names no address to listen on.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("`{0}` is no address to listen on: write one with a port, such as 127.0.0.1:7400 or [::1]:7400")]
+pub struct NotAListenAddress(String);
+
+impl TryFrom<String> for Listen {
+    type Error = NotAListenAddress;
+
+    fn try_from(text: String) -> Result<Self, NotAListenAddress> {
+        text.parse().map(Self).map_err(|_| NotAListenAddress(text))
+    }
+}
+
+impl From<Listen> for SocketAddr {
+    fn from(listen: Listen) -> Self {
+        listen.0
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }

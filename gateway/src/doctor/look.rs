@@ -19,7 +19,7 @@ use spand_proto::units::Micros;
 use strum::VariantArray;
 
 use super::Wait;
-use super::seen::Seen;
+use super::judge::Seen;
 use crate::config::{Config, EngineOptions};
 use crate::run;
 

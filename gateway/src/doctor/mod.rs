@@ -1,7 +1,7 @@
 //! `doctor`: the usual faults of a gateway and its place, and what to do about each. Changes nothing.
 //!
 //! A gateway that runs is asked twice over its own interface, and what it counted in between is judged; where none runs,
-//! the interfaces are looked at for as long. What is judged is the same either way ([`seen::Seen`]), and so are the
+//! the interfaces are looked at for as long. What is judged is the same either way ([`judge::Seen`]), and so are the
 //! sentences ([`judge`]). Without the password of a gateway that requires one, only its readiness is known.
 
 mod gateways;
@@ -10,7 +10,6 @@ mod judge;
 mod look;
 mod memory;
 mod running;
-mod seen;
 mod shared;
 mod tunnels;
 

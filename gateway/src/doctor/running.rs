@@ -9,7 +9,7 @@ use spand_core::counters::{OTHER_PROTOCOLS, OtherProtocol};
 use spand_proto::operator::Check;
 
 use super::judge;
-use super::seen::Seen;
+use super::judge::Seen;
 use super::shared::Shared;
 use crate::config::Config;
 use crate::http_client::HttpClient;

@@ -4,8 +4,7 @@ use spand_core::config::TunnelKind;
 use spand_proto::operator::{Check, Verdict};
 use strum::VariantArray;
 
-use super::judge::percent;
-use super::seen::Seen;
+use super::judge::{Seen, percent};
 use crate::config::{Config, Traffic, proposed, proposed_line};
 
 /// Packets in tunnels that are not looked into are worth a look from this share on; some come from the Internet by

@@ -16,7 +16,6 @@
 
 mod capture;
 mod clock;
-mod distribute;
 mod engine_thread;
 mod grouping;
 mod needs;

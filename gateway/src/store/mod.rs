@@ -9,7 +9,6 @@
 
 mod cause;
 mod codec;
-mod contain;
 mod directory;
 mod experiment;
 #[cfg(fuzzing)]
@@ -17,7 +16,6 @@ pub mod fuzzing;
 mod late;
 mod opening;
 mod record;
-mod refused;
 mod sled_store;
 #[cfg(test)]
 mod tests;
@@ -32,7 +30,7 @@ use spand_proto::network::Network;
 pub use self::directory::{Damage, SetAside};
 pub use self::experiment::{Experiment, ExperimentChange, NewestBatch, NotContinued, ReportingHost, SavedExperiment};
 pub use self::late::LateStore;
-pub use self::refused::{Refused, RefusedLabels};
+pub use self::record::{Refused, RefusedLabels};
 pub use self::sled_store::{Opened, SledStore};
 pub use self::writer::{StoreMeasures, StoreWriter};
 

@@ -1,22 +1,18 @@
 //! Opens the database on disk, whatever became of it.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use sled::Db;
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 
-use super::OpenError;
-use super::cause::{is_environment, is_lock_held};
-use super::codec;
-use super::contain::{Failed, contained, discard};
+use super::cause::{Failed, contained, discard, is_environment, is_lock_held};
 use super::directory::Directory;
-use super::experiment;
+use super::{OpenError, codec, experiment};
 
 /// Memory that the database may use for its page cache. The gateway reads everything once, at its start, and only
 /// writes after that.

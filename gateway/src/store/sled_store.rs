@@ -9,8 +9,8 @@ use sled::{Batch, Db};
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 
+use super::cause::{Failed, contained, discard};
 use super::codec;
-use super::contain::{Failed, contained, discard};
 use super::directory::{Damage, Directory, Found, SetAside};
 use super::experiment::{self, Held};
 use super::opening::{Contents, no_thread, read};

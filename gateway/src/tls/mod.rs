@@ -7,9 +7,5 @@
 //! Knows nothing about what a peer may ask: it hands on the names of a certificate that was proven.
 
 mod credentials;
-mod files;
-mod keep;
 
-pub use credentials::{Credentials, Trust};
-pub use files::{Files, TlsError};
-pub use keep::{Tls, TlsMeasures};
+pub use credentials::{Credentials, Files, Tls, TlsError, TlsMeasures, Trust};

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::start::NO_THRESHOLD;
 use crate::units::Segments;
 
-pub mod overflow;
 #[cfg(test)]
 mod tests;
 pub mod threshold;

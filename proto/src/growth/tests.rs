@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::overflow::{
+use super::threshold::{
     buffer_at_loss, buffer_that_fills, fastest_growth, first_overflow, first_overflow_among, most_among_others,
 };
 use super::*;

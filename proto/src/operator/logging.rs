@@ -10,13 +10,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use tracing::callsite::Identifier;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
-
-use super::{Log, LogFormat};
 
 /// Lines that one place in the source may say in a window.
 pub const LINES: u32 = 100;
@@ -130,6 +129,35 @@ impl<S: Subscriber> Layer<S> for Limit {
                 false
             }
         }
+    }
+}
+
+// The section `[log]` of both configurations.
+
+/// `[log]`: what is logged, always on standard error.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// Level, or a filter by module such as `info,spand_agent::apply=debug`. Default `info`.
+    pub filter: String,
+    /// Form of a line. Default `text`.
+    pub format: LogFormat,
+}
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { filter: "info".to_owned(), format: LogFormat::default() }
     }
 }
 

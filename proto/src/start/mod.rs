@@ -5,15 +5,13 @@
 
 use strum::VariantArray;
 
-use self::crowd::Crowd;
 use self::pacing::{RoundTrips, pace};
-use self::shape::Aim;
+use self::shape::{Aim, Crowd};
 use crate::estimate::Estimate;
 use crate::model::Epoch;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
 
 mod account;
-mod crowd;
 mod pacing;
 mod policy;
 mod refusal;
@@ -22,13 +20,12 @@ mod shape;
 mod tests;
 
 pub use account::{Account, Bound, Limit, RttCheck, TransferSteps};
-pub use crowd::{CROWD_LONGEST, CROWD_THRESHOLD, CROWD_WINDOW};
 pub use pacing::Pacing;
 pub use policy::{
     DEFAULT_INITIAL_WINDOW, Floor, Fraction, Mode, NotAFraction, NotAMode, PacingRule, RttBounds, StartPolicy,
 };
 pub use refusal::{NotAReason, Refusal, RefusalReason, RttPurpose};
-pub use shape::{NotAShape, Shape, overflow_bytes};
+pub use shape::{CROWD_LONGEST, CROWD_THRESHOLD, CROWD_WINDOW, NotAShape, Shape, overflow_bytes};
 
 /// What is known about one connection that is about to start.
 #[derive(Clone, Copy, Debug)]

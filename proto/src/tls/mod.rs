@@ -3,10 +3,8 @@
 //!
 //! Does not: read files, know the time, or speak TLS. The programs do.
 
-mod certificate;
 mod pem;
 #[cfg(test)]
 mod tests;
 
-pub use certificate::{Certificate, Names};
-pub use pem::{PemError, PemFile};
+pub use pem::{Certificate, Names, PemError, PemFile};

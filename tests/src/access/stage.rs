@@ -1,8 +1,12 @@
 //! A gateway's listeners on loopback, as its configuration says, and clients of all kinds.
 
-use std::fs;
+use std::collections::HashMap;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::{Mutex, Once, PoisonError};
+use std::thread::ThreadId;
+use std::{fs, io, thread};
 
 use anyhow::{Context, Result, bail};
 use spand_confine::Confined;
@@ -10,10 +14,9 @@ use spand_core::event::Event;
 use spand_gateway::api::{Access, Api};
 use spand_gateway::config::Config;
 use spand_gateway::publisher::{Batch, MonotonicClock, PacketClock, Part, Published};
-use spand_proto::made_up;
 use spand_proto::units::Window;
-use spand_proto::v1;
 use spand_proto::v1::spand_client::SpandClient;
+use spand_proto::{made_up, v1};
 use strum::VariantArray;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -174,4 +177,50 @@ fn split(answer: &str) -> Result<(u16, String, String)> {
 pub fn question() -> v1::QueryRequest {
     let question = v1::Question { address: "192.0.2.7".to_owned(), ..v1::Question::default() };
     v1::QueryRequest { contract_version: 1, questions: vec![question], ..v1::QueryRequest::default() }
+}
+
+// What a thread logs, to be looked at.
+
+/// What each thread logged. One subscriber for all: one for each thread would miss lines whose place another thread
+/// passed first.
+static LINES: Mutex<Option<HashMap<ThreadId, Vec<u8>>>> = Mutex::new(None);
+static STARTED: Once = Once::new();
+
+/// What was logged on a thread, and so by the tasks of a runtime that has no other.
+#[derive(Clone, Copy, Debug)]
+pub struct Log(ThreadId);
+
+impl Log {
+    /// What this thread logs from now on.
+    pub fn of_this_thread() -> Self {
+        STARTED.call_once(|| {
+            let started = tracing_subscriber::fmt().with_ansi(false).with_writer(|| ToThread).try_init();
+            // Where a test has one of its own, nothing is found here, and it fails.
+            drop(started);
+        });
+        Self(thread::current().id())
+    }
+
+    /// Lines that hold `words`.
+    pub fn lines(self, words: &str) -> Vec<String> {
+        let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = lines.as_ref().and_then(|all| all.get(&self.0)).map_or(&[][..], Vec::as_slice);
+        let text = String::from_utf8_lossy(own);
+        text.lines().filter(|line| line.contains(words)).map(str::to_owned).collect()
+    }
+}
+
+struct ToThread;
+
+impl Write for ToThread {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = lines.get_or_insert_default().entry(thread::current().id()).or_default();
+        own.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -8,9 +8,7 @@
 pub mod cell;
 pub mod compare;
 pub mod engine;
-mod events;
 pub mod factors;
-mod names;
 pub mod plan;
 pub mod report;
 pub mod result;

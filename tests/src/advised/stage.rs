@@ -15,7 +15,7 @@ use spand_proto::start::{Mode, Shape};
 use spand_proto::units::{Micros, Segments};
 use tokio::runtime::Runtime;
 
-use crate::lab::cgroup::Cgroup;
+use crate::lab::namespace::Cgroup;
 use crate::lab::topology::{NetworkPlan, Topology};
 use crate::lab::traffic::{Client, Conduct, Plan, Server, Transfer};
 use crate::lab::truth::{FlowId, Record, Row, SegmentTruth};

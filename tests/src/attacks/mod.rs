@@ -5,9 +5,7 @@
 //! and honest agents leave. So a rise is what the gateway does for it, and not a processor that it lacks.
 
 mod attacker;
-mod gateway;
 mod honest;
-mod table;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -23,8 +21,8 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 
 use spand_proto::v1::spand_client::SpandClient;
 
+pub use attacker::{Counts, Look, Row};
 use honest::Agent;
-pub use table::{Counts, Look, Row};
 
 /// What the peer does, as fast as it can.
 #[derive(Clone, Copy, Debug, EnumString, Eq, IntoStaticStr, PartialEq, VariantArray)]
@@ -117,7 +115,7 @@ pub fn role() -> Option<Result<()>> {
     let role = std::env::var(ROLE).ok()?;
     Some(match role.parse::<Attack>() {
         Ok(attack) => target().and_then(|target| attacker::run(attack, &target)),
-        Err(_) => gateway::run(),
+        Err(_) => honest::run(),
     })
 }
 

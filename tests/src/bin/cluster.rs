@@ -9,9 +9,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use spand_tests::cluster::cases::{CASES, Programs, Size, Verdict};
-use spand_tests::cluster::load::run_gateway;
 use spand_tests::cluster::made::MadeCells;
 use spand_tests::cluster::required_program;
+use spand_tests::cluster::traffic::run_gateway;
 use spand_tests::ending::{arguments, exit_code};
 use spand_tests::product::standing_in::{link_programs, stand_in};
 

@@ -16,7 +16,7 @@ use spand_core::engine::Engine;
 use spand_core::wire::Frame;
 use spand_proto::units::{Micros, Timestamp};
 use spand_tests::ending::{arguments, exit_code};
-use spand_tests::process::resident_bytes;
+use spand_tests::memory::resident_bytes;
 use spand_tests::trace::{TraceConfig, write_trace};
 
 /// Time between two looks at changes, as in the gateway.

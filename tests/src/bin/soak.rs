@@ -29,7 +29,7 @@ use spand_proto::v1::spand_client::SpandClient;
 use spand_tests::ending::{arguments, exit_code};
 use spand_tests::lab::link::{End, veth};
 use spand_tests::lab::namespace::Namespace;
-use spand_tests::lab::port::packet_port;
+use spand_tests::lab::wire::packet_port;
 use spand_tests::product::{self, Asking, MeasuredGateway, Waits};
 use spand_tests::trace::{TraceConfig, write_trace};
 use tokio::task::JoinSet;

@@ -17,11 +17,10 @@ use rand::seq::SliceRandom;
 use spand_agent::config::Bbr;
 use spand_tests::advised::{Advice, Stage, ask};
 use spand_tests::benefit::path::{Rough, Way};
-use spand_tests::ending::{arguments, exit_code};
+use spand_tests::ending::{arguments, exit_code, progress};
 use spand_tests::lab::topology::NetworkPlan;
 use spand_tests::lab::traffic::Plan;
 use spand_tests::product::interrupt;
-use spand_tests::progress::progress;
 
 const SIZES: [u64; 3] = [30_000, 100_000, 1_000_000];
 /// Shares over the right one.

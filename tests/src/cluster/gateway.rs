@@ -17,8 +17,8 @@ use tempfile::TempDir;
 
 use crate::lab::link::{End, veth};
 use crate::lab::namespace::Namespace;
+use crate::memory::threads_time;
 use crate::patience::PATIENCE;
-use crate::process::threads_time;
 
 /// Prefix of the hosts inside.
 pub const INSIDE: &str = "10.0.0.0/8";

@@ -8,7 +8,7 @@ use spand_proto::v1::{
 };
 use tokio::task::JoinHandle;
 
-use super::made::address;
+use super::others::address;
 use crate::lab::topology::{SERVER_V4, SERVER_V6};
 
 /// Name, addresses, mode and way of each.

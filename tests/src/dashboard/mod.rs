@@ -5,7 +5,6 @@
 
 pub mod browser;
 mod hosts;
-mod made;
 mod others;
 mod played;
 pub mod stage;

@@ -22,10 +22,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::hosts;
-use super::made::Made;
-use super::others;
+use super::others::Made;
 use super::played::Played;
+use super::{hosts, others};
 use crate::ending::TooBusy;
 
 /// How often what changed is handed over, as in the daemon.

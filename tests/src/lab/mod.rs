@@ -13,13 +13,10 @@ use std::io::Write as _;
 
 use anyhow::{Result, ensure};
 
-pub mod cgroup;
-pub mod egress;
 pub mod host;
 pub mod link;
 pub mod namespace;
 pub mod path;
-pub mod port;
 pub mod tap;
 pub mod topology;
 pub mod traffic;

@@ -6,10 +6,11 @@
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
+use std::{fs, thread};
 
 use anyhow::{Context, Result, anyhow};
 use nix::errno::Errno;
@@ -108,7 +109,7 @@ impl Namespace {
     pub fn sysctl(&self, key: &str, value: &str) -> Result<()> {
         self.enter(|| {
             let path = PathBuf::from("/proc/sys/net").join(key);
-            std::fs::write(&path, value).with_context(|| format!("cannot set {} to {value}", path.display()))
+            fs::write(&path, value).with_context(|| format!("cannot set {} to {value}", path.display()))
         })
     }
 
@@ -127,11 +128,11 @@ impl Namespace {
         let _alone = Flock::lock(list, FlockArg::LockExclusive)
             .map_err(|(_, error)| error)
             .with_context(|| format!("cannot lock {ALLOWED}"))?;
-        let before = std::fs::read_to_string(ALLOWED).with_context(|| format!("cannot read {ALLOWED}"))?;
+        let before = fs::read_to_string(ALLOWED).with_context(|| format!("cannot read {ALLOWED}"))?;
         let with = format!("{} {name}", before.trim());
-        std::fs::write(ALLOWED, with).with_context(|| format!("this kernel has no congestion control {name}"))?;
+        fs::write(ALLOWED, with).with_context(|| format!("this kernel has no congestion control {name}"))?;
         let made = self.sysctl(key, name);
-        std::fs::write(ALLOWED, before).with_context(|| format!("cannot restore {ALLOWED}"))?;
+        fs::write(ALLOWED, before).with_context(|| format!("cannot restore {ALLOWED}"))?;
         made
     }
 
@@ -168,4 +169,61 @@ impl Namespace {
 /// Passes a worker's panic on to the thread that waits for it.
 fn joined<T>(result: thread::Result<T>) -> Result<T> {
     result.map_err(|panic| std::panic::resume_unwind(panic))
+}
+
+// Version 2 cgroups: where they are mounted, and a group of our own whose sockets can be distinguished from others'.
+
+/// Where version 2 cgroups are mounted.
+pub fn root() -> Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").context("cannot read /proc/self/mounts")?;
+    let place = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let place = words.next()?;
+        (words.next()? == "cgroup2").then(|| PathBuf::from(place))
+    });
+    place.context("no cgroup2 is mounted: programs of cgroups need one (mount -t cgroup2 none DIRECTORY)")
+}
+
+/// A cgroup that lives as long as this.
+#[derive(Debug)]
+pub struct Cgroup {
+    folder: PathBuf,
+    back: PathBuf,
+}
+
+impl Cgroup {
+    /// Makes one with `name` and this process's number, beside the one that this process is in.
+    pub fn make(name: &str) -> Result<Self> {
+        let root = root()?;
+        let own = fs::read_to_string("/proc/self/cgroup").context("cannot read /proc/self/cgroup")?;
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).context("this process is in no cgroup2")?;
+        let folder = root.join(format!("{name}-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| format!("cannot make the cgroup {}", folder.display()))?;
+        Ok(Self { folder, back: root.join(own) })
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Does `work` while this process is in it: sockets made meanwhile, and those that they accept, belong to it for ever.
+    pub fn enter<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        join(&self.folder)?;
+        let done = work();
+        join(&self.back)?;
+        done
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // One that still holds a process stays behind; nothing can be done about it here.
+        drop(fs::remove_dir(&self.folder));
+    }
+}
+
+fn join(folder: &Path) -> Result<()> {
+    let file = folder.join("cgroup.procs");
+    fs::write(&file, std::process::id().to_string()).with_context(|| format!("cannot write {}", file.display()))
 }

@@ -7,7 +7,6 @@
 mod growth;
 mod line;
 mod network;
-mod startup;
 
 use std::io::{self, BufRead, Read as _, Write};
 
@@ -23,7 +22,7 @@ const LONGEST_LINE: u64 = 1024;
 #[derive(Debug, Default)]
 pub struct Oracle {
     networks: Option<Networks>,
-    measured: startup::Measured,
+    measured: growth::Measured,
 }
 
 impl Oracle {
@@ -33,7 +32,7 @@ impl Oracle {
         let answer = match words.word("a question")? {
             "grow" => growth::grow(&mut words)?,
             "measure" => self.measured.measure(&mut words)?,
-            "paced" => startup::paced(&mut words)?,
+            "paced" => growth::paced(&mut words)?,
             "rule" if self.networks.is_some() => return Err(Fault::new("there is a rule already".to_owned())),
             "rule" => {
                 self.networks = Some(Networks::of(&mut words)?);

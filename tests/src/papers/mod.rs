@@ -6,7 +6,6 @@
 
 pub mod crowd;
 pub mod ns;
-pub mod output;
 pub mod page;
 pub mod plan;
 pub mod plots;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::output::Figures;
+use super::ns::Figures;
 use super::plan::Planned;
 use super::row::{Outcomes, Row};
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use anyhow::Context as _;
 use serde::Serialize;
 
-use super::output::{Figures, Output};
+use super::ns::{Figures, Output};
 use crate::benefit::statistics::Mean;
 
 /// One experiment.

@@ -4,8 +4,7 @@ use anyhow::{Context, Result};
 use plotters::prelude::{BLACK, PathElement, RGBColor, Rectangle};
 use plotters::style::Color as _;
 
-use super::frame::{Frame, Key, LINE_WIDTH, Swatch};
-use super::scale::Coord;
+use super::frame::{Coord, Frame, Key, LINE_WIDTH, Swatch};
 use super::{Axis, COLOURS};
 
 /// Height of a row, and of all that is not rows.

@@ -5,7 +5,6 @@
 
 mod bars;
 mod frame;
-mod scale;
 #[cfg(test)]
 mod tests;
 
@@ -14,8 +13,7 @@ use plotters::prelude::{Circle, DashedLineSeries, LineSeries, RGBColor};
 use plotters::style::{Color as _, ShapeStyle};
 
 pub use self::bars::{Bar, Bars};
-use self::frame::{Frame, Key, LINE_WIDTH, Swatch};
-use self::scale::Coord;
+use self::frame::{Coord, Frame, Key, LINE_WIDTH, Swatch};
 
 /// Colours that stay distinct for colour-blind readers (Okabe and Ito), on white.
 const COLOURS: [RGBColor; 6] = [
@@ -141,7 +139,7 @@ impl Plot {
             axes: (&self.x.title(), &self.y.title()),
             keys: keys.collect(),
         };
-        frame.svg(x, y, &|value| scale::number(*value), &mut |chart, x, y| {
+        frame.svg(x, y, &|value| frame::number(*value), &mut |chart, x, y| {
             for (series, points) in self.series.iter().zip(&shown) {
                 let colour = colour(series.colour);
                 let points = points.iter().map(|(a, b)| (x.clamp(*a), y.clamp(*b)));
@@ -177,7 +175,7 @@ pub fn distribution(title: &str, what: &str, series: &[(String, Vec<f64>)]) -> R
         let last = sorted.len().saturating_sub(1);
         let points = sorted.iter().enumerate().filter(|(index, _)| index % step == 0 || *index == last);
         Series {
-            name: format!("{name} ({})", scale::number(sorted.len() as f64)),
+            name: format!("{name} ({})", frame::number(sorted.len() as f64)),
             mark: Mark::Line,
             colour,
             points: points

@@ -168,6 +168,6 @@ fn bars_have_a_label_each_and_a_legend_of_what_is_there() {
 #[test]
 fn numbers_have_no_zeros_that_say_nothing() {
     let numbers = [0.0, -0.0, 0.05, 1.0, 2.5, -50.0, 1_000.0, 1_234_567.0, 0.1 + 0.2];
-    let texts: Vec<String> = numbers.into_iter().map(scale::number).collect();
+    let texts: Vec<String> = numbers.into_iter().map(frame::number).collect();
     assert_eq!(texts, ["0", "0", "0.05", "1", "2.5", "-50", "1,000", "1,234,567", "0.3"]);
 }

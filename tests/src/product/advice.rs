@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use spand_agent::control::{Explained, Reply, Request, Status, ask};
 
-use super::agent::Agent;
+use super::daemon::Agent;
 use super::running::wait;
 use crate::ending::TooBusy;
 use crate::patience::PATIENCE;

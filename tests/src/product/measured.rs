@@ -15,8 +15,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 use tempfile::TempDir;
 
+use crate::memory::resident_bytes;
 use crate::patience::PATIENCE;
-use crate::process::resident_bytes;
 
 const HTTP_PORT: u16 = 7480;
 

@@ -2,11 +2,8 @@
 //! and stop, what they answer and what they set.
 
 mod advice;
-mod agent;
-mod api;
 mod asking;
 mod daemon;
-mod gateway;
 pub mod interrupt;
 mod measured;
 mod running;
@@ -14,11 +11,8 @@ mod setup;
 pub mod standing_in;
 
 pub use advice::granted;
-pub use agent::Agent;
-pub use api::Api;
-pub use asking::{Asking, Waits};
-pub use daemon::{Daemon, Ended};
-pub use gateway::Gateway;
+pub use asking::{Api, Asking, Waits};
+pub use daemon::{Agent, Daemon, Ended, Gateway};
 pub use measured::MeasuredGateway;
 pub use running::{Product, print_addresses, stop_agent};
 pub use setup::{AgentSetup, ApplyMethod, GatewaySetup, Mode, Sharing, StartVariant};

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::agent::Agent;
-use super::api::Api;
-use super::gateway::Gateway;
+use super::asking::Api;
+use super::daemon::{Agent, Gateway};
 use super::interrupt;
 use super::setup::{AgentSetup, GatewaySetup};
 use crate::ending::TooBusy;

@@ -1,6 +1,5 @@
 //! Starts from the SYN on a mirror port to the message at a subscribed host, each timed by the clock of this process.
 
-pub mod mirror;
 pub mod subscriber;
 
 use std::net::Ipv4Addr;

@@ -6,6 +6,4 @@ mod addresses;
 mod guide;
 mod limits;
 mod people;
-mod python;
 mod tls;
-mod visits;

@@ -14,8 +14,7 @@ use spand_agent::apply::{Applier, Decided, Desired, DesiredStarts, Inputs, Skipp
 use spand_agent::config::{ApplyMethod, Config, Variant};
 use spand_proto::start::{Mode, Shape};
 use spand_proto::units::{Micros, Segments};
-use spand_tests::lab::cgroup::Cgroup;
-use spand_tests::lab::namespace::Namespace;
+use spand_tests::lab::namespace::{Cgroup, Namespace};
 use spand_tests::patience::PATIENCE;
 
 static OTHER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/other.bpf.o"));

@@ -1,12 +1,13 @@
 //! The commands that ask a running gateway, each as a process against an interface that answers.
 
-use std::fs;
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -14,6 +15,8 @@ use spand_gateway::api::password_line;
 use spand_gateway::publisher::Part;
 use spand_tests::access::Setup;
 use spand_tests::dashboard::stage::Stage;
+use spand_tests::lab::is_root;
+use spand_tests::patience::PATIENCE_ENV;
 use spand_tests::product::standing_in::link_programs;
 use tempfile::TempDir;
 
@@ -336,6 +339,44 @@ pub(super) fn first_row() -> Result<()> {
         ensure!(rest.len() >= wanted, "{line}: {} rows", rest.len());
         let ends: Vec<_> = rest.iter().filter(|row| !row.contains("few")).map(|row| widths(row)).collect();
         ensure!(ends.iter().all(|end| *end == ends[0]), "{line}: columns move: {first}");
+    }
+    Ok(())
+}
+
+// A program of the product that lives and does nothing, as on a machine that is too busy.
+
+/// The line that each program prints then.
+const SENTENCE: &str = "this machine was too busy: the gateway's start did not happen within 2 s";
+
+pub(super) fn is_named() -> Result<()> {
+    if !is_root()? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let slow = folder.path().join("slow");
+    fs::write(&slow, "#!/bin/sh\nexec sleep 60\n")?;
+    fs::set_permissions(&slow, Permissions::from_mode(0o700))?;
+    let shows = [
+        (env!("CARGO_BIN_EXE_demo"), vec![]),
+        (env!("CARGO_BIN_EXE_benefit"), vec!["--one", "quick"]),
+        // A run in a process of its own.
+        (env!("CARGO_BIN_EXE_benefit"), vec!["--scenarios", "quick", "--seeds", "1"]),
+    ];
+    let running = shows.map(|(program, arguments)| {
+        let mut command = Command::new(program);
+        command.args(&arguments).arg("--gateway").arg(&slow).current_dir(folder.path()).env(PATIENCE_ENV, "2");
+        (program, arguments, command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn())
+    });
+    for (program, arguments, child) in running {
+        let output = child?.wait_with_output()?;
+        let printed = String::from_utf8_lossy(&output.stderr);
+        let named = printed.lines().all(|line| line == SENTENCE) && !printed.is_empty();
+        ensure!(
+            output.status.code() == Some(75) && named,
+            "{program} {} ended with {} and printed: {printed}",
+            arguments.join(" "),
+            output.status
+        );
     }
     Ok(())
 }

@@ -4,7 +4,6 @@
 //! A program of its own: started under the name of one of the product's programs it is that program.
 
 mod ask;
-mod busy;
 mod page;
 mod screen;
 mod wrong;
@@ -29,7 +28,7 @@ const CASES: [Case; 14] = [
     ("what a gateway is given wrongly", wrong::gateway),
     ("what an agent is given wrongly", wrong::agent),
     ("what the demo, the dashboard and the benefit are given wrongly", wrong::shows),
-    ("a machine that is too busy", busy::is_named),
+    ("a machine that is too busy", ask::is_named),
     ("asked: tables", ask::tables),
     ("asked: JSON as it came", ask::json),
     ("asked: again and again", ask::again),

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use spand_core::flow::report::{DirectionDetails, DirectionReport};
 use spand_core::wire::segment::Endpoint;
 
-use crate::reference::Row;
+use crate::corpus::Row;
 
 /// tcptrace prints tenths of a millisecond.
 const TOLERANCE_MS: f64 = 0.1 + 1e-9;

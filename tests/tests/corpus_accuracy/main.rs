@@ -7,10 +7,6 @@
 mod compare;
 #[cfg(test)]
 mod corpus;
-#[cfg(test)]
-mod reference;
-#[cfg(test)]
-mod replay;
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -30,8 +26,8 @@ fn reconstruction_agrees_with_the_reference() {
     let mut figures = Figures::default();
     let mut empty = Vec::new();
     for file in &corpus.files {
-        let rows = reference::rows_of(&corpus.reference, &file.name);
-        match replay::directions(&file.path) {
+        let rows = corpus::rows_of(&corpus.reference, &file.name);
+        match corpus::directions(&file.path) {
             Ok(outcome) if outcome.segments > 0 || rows.is_empty() => {
                 figures.compare(&file.name, &rows, &outcome.reports);
             }
@@ -63,7 +59,7 @@ fn damaged_captures_neither_panic_nor_hang() {
     let (mut read, mut refused) = (0, 0);
     for file in &files {
         let begun = Instant::now();
-        match replay::directions(&file.path) {
+        match corpus::directions(&file.path) {
             Ok(_) => read += 1,
             Err(_) => refused += 1,
         }
@@ -84,7 +80,7 @@ fn the_same_capture_twice_gives_the_same_reports() {
     let Some(corpus) = corpus::real() else { return };
     let mut compared = 0;
     for file in corpus.files.iter().step_by(8) {
-        let (Ok(first), Ok(second)) = (replay::directions(&file.path), replay::directions(&file.path)) else {
+        let (Ok(first), Ok(second)) = (corpus::directions(&file.path), corpus::directions(&file.path)) else {
             continue;
         };
         assert_eq!(first.reports, second.reports, "{}", file.name);

@@ -4,7 +4,6 @@
 
 mod gateways;
 mod people;
-mod size;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

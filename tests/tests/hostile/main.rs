@@ -3,7 +3,6 @@
 mod blind;
 mod floods;
 mod hoards;
-mod needs;
 mod tunnels;
 
 #[global_allocator]

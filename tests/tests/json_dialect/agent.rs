@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use spand_tests::dashboard::stage::Stage;
 use spand_tests::dialect::Origin;
-use spand_tests::lab::cgroup::Cgroup;
+use spand_tests::lab::namespace::Cgroup;
 use spand_tests::patience::PATIENCE;
 use spand_tests::product::Daemon;
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use libbpf_rs::{MapHandle, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBufferBuilder};
 use spand_proto::operator::Failure;
 use spand_proto::report::{Arm, ConnectionReport, FirstFlightLoss, LimitedBy};
 use spand_proto::units::{Bytes, Micros, Segments};
@@ -14,7 +15,8 @@ use tokio::time::Instant;
 use tracing::error;
 
 use super::layout::Event;
-use super::refusal;
+use super::networks;
+use crate::apply::ApplyCounts;
 
 /// Connections that wait to be taken; those beyond are counted.
 const QUEUE: usize = 16_384;
@@ -106,7 +108,7 @@ impl Drop for Events {
 fn ended_of(event: Event) -> Ended {
     let arm = match event.arm {
         _ if event.paused => None,
-        _ if refusal::is_held_out(event.refusal) => Some(Arm::Control),
+        _ if networks::is_held_out(event.refusal) => Some(Arm::Control),
         1 => Some(Arm::Advised),
         2 => Some(Arm::Control),
         _ => None,
@@ -130,8 +132,60 @@ fn ended_of(event: Event) -> Ended {
         limited_by: event.window_limited.then_some(LimitedBy::Window),
         arm,
         advised: (event.granted > 0).then_some(Segments(event.granted)),
-        refusal: refusal::reason(event.refusal).filter(|_| !event.paused),
+        refusal: networks::reason(event.refusal).filter(|_| !event.paused),
         paused: event.paused,
     };
     Ended { report, at: Instant::now(), urgent: event.first_flight_loss }
+}
+
+// The programs' counters by name.
+
+/// `enum count` of `bpf/tables.h`, in its order.
+pub(super) const NAMES: [&str; 34] = [
+    "started",
+    "restarted",
+    "control",
+    "no_estimate",
+    "expired",
+    "refused",
+    "no_rtt",
+    "rtt_mismatch",
+    "retreated",
+    "mptcp",
+    "own_congestion_control",
+    "retransmitted_syn",
+    "other_congestion_control",
+    "not_set",
+    "no_room",
+    "kept_window",
+    "event_lost",
+    "clipped_peer_window",
+    "clipped_budget",
+    "stated_size",
+    "first_flight_loss",
+    "reconnected",
+    "paused",
+    "seen_accepted",
+    "seen_opened",
+    "no_opening",
+    "loss_overdue",
+    "other_namespace",
+    "share_too_high",
+    "share_too_low",
+    "bbr_seeded",
+    "bbr_too_high",
+    "bbr_too_low",
+    "bbr_handed_over",
+];
+
+/// Adds the programs' counters to `counts`; those that are zero are left out.
+pub(super) fn add(table: &MapHandle, counts: &mut ApplyCounts) {
+    for (place, name) in (0_u32..).zip(NAMES) {
+        let Ok(Some(per_cpu)) = table.lookup_percpu(&place.to_ne_bytes(), MapFlags::ANY) else { continue };
+        let number = |bytes: &Vec<u8>| bytes.first_chunk().map_or(0, |n| u64::from_ne_bytes(*n));
+        let sum: u64 = per_cpu.iter().map(number).sum();
+        if sum > 0 {
+            *counts.entry(name).or_default() += sum;
+        }
+    }
 }

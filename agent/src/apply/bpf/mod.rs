@@ -16,14 +16,11 @@ use tracing::{error, info, warn};
 
 mod attached;
 mod bbr;
-mod counts;
 mod events;
 mod growths;
-mod host;
 mod layout;
 mod load;
 mod networks;
-mod refusal;
 #[cfg(test)]
 mod tests;
 
@@ -32,11 +29,10 @@ use crate::clock::Clock;
 use crate::config::{ApplyMethod, Config, Namespaces, Variant};
 use crate::policy::{Growths, Policy};
 
-pub(crate) use attached::{Attached, attached};
+pub(crate) use attached::{Attached, attached, cgroup2_or};
 pub use events::Ended;
 use events::Events;
 use growths::GrowthTables;
-pub(crate) use host::cgroup2_or;
 use layout::Settings;
 use load::{Names, Programs, Room};
 use networks::{Moment, Networks};
@@ -67,7 +63,7 @@ pub struct BpfApplier {
 impl BpfApplier {
     /// Loads the programs and attaches them to the configured cgroup.
     pub fn start(config: &Config, policy: &Policy, clock: Clock) -> Result<Self, Failure> {
-        let cgroup = host::cgroup(&config.bpf.cgroup)?;
+        let cgroup = attached::cgroup(&config.bpf.cgroup)?;
         let names = Names::new(&config.bpf.name);
         let room = Room { networks: config.limits.networks, names };
         // The kernel takes its time to check them: seconds on a busy machine.
@@ -259,14 +255,14 @@ impl Applier for BpfApplier {
 
     fn seen(&self) -> Option<ByDirection<u64>> {
         let mut all = ApplyCounts::new();
-        counts::add(&self.counters, &mut all);
+        events::add(&self.counters, &mut all);
         let count = |name: &str| all.get(name).copied().unwrap_or(0);
         Some(ByDirection { accepted: count("seen_accepted"), opened: count("seen_opened") })
     }
 
     fn counts(&self) -> ApplyCounts {
         let mut all = self.counts.clone();
-        counts::add(&self.counters, &mut all);
+        events::add(&self.counters, &mut all);
         if self.detached {
             all.insert("cgroup_gone", 1);
         }

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 use spand_proto::network::Network;
+use spand_proto::start::RefusalReason;
 use spand_proto::units::{Segments, Timestamp};
+use strum::VariantArray;
 use tracing::warn;
 
-use super::layout::{self, Place};
-use super::refusal;
+use super::layout;
+use super::layout::Place;
 use crate::apply::{Decided, Inputs};
+use crate::policy::Reason;
 
 /// A lifetime that grew by less is not written again, nor one that grew by less than a quarter of what is left: advice is
 /// renewed every few seconds, for all networks at once.
@@ -99,7 +102,7 @@ impl Networks {
                 let start = What::Start(wanted.window, wanted.inputs);
                 self.put(network, start, wanted.expires, now, &mut changes);
             } else if let Some((reason, expires)) = decided.skipped.get(&network) {
-                let alone = What::Alone(refusal::of(*reason));
+                let alone = What::Alone(of(*reason));
                 self.put(network, alone, *expires, now, &mut changes);
             } else {
                 self.remove(network, &mut changes);
@@ -207,5 +210,50 @@ impl Networks {
             What::Start(window, _) => Some((*network, window)),
             What::Alone(_) => None,
         })
+    }
+}
+
+// Numbers of refusal reasons: for the programs, of networks that are left alone; from them, in the events of connections.
+//
+// The start function's own reasons have the numbers of the contract (`spand.v1.RefusalReason`).
+
+const HELD_OUT: u8 = 100;
+const OBSERVE: u8 = 101;
+const OTHER: u8 = 102;
+/// `REFUSED_PAUSED` of `bpf/tables.h`.
+const PAUSED: u8 = 103;
+
+/// The number of a reason.
+pub(super) fn of(reason: Reason) -> u8 {
+    match reason {
+        Reason::Refused(reason) => number(reason),
+        Reason::HeldOut => HELD_OUT,
+        Reason::Observe => OBSERVE,
+        Reason::Paused => PAUSED,
+        Reason::Excluded | Reason::NotIncluded | Reason::Expired | Reason::SameAsDefault => OTHER,
+    }
+}
+
+/// The start function's reason with this number, where it is one of those.
+pub(super) fn reason(wire: u8) -> Option<RefusalReason> {
+    RefusalReason::VARIANTS.iter().copied().find(|reason| number(*reason) == wire)
+}
+
+/// Whether the network as a whole is held out: its connections are controls.
+pub(super) fn is_held_out(number: u8) -> bool {
+    number == HELD_OUT
+}
+
+fn number(reason: RefusalReason) -> u8 {
+    match reason {
+        RefusalReason::NoEstimate => 1,
+        RefusalReason::TooFewSamples => 2,
+        RefusalReason::TooFewConnections => 3,
+        RefusalReason::Stale => 4,
+        RefusalReason::NoRtt => 5,
+        RefusalReason::RttMismatch => 6,
+        RefusalReason::MssZero => 7,
+        RefusalReason::EmptyTransfer => 8,
+        RefusalReason::NoOpening => 9,
     }
 }

@@ -13,11 +13,11 @@ use crate::config::{ApplyMethod, Config};
 use crate::ledger::{self, Ledger};
 
 use super::cleanup::clean_up;
-use super::disturbance::Disturbance;
 use super::guard::Guard;
+use super::monitor::Disturbance;
 use super::monitor::Monitor;
 use super::netlink::{Netlink, NetlinkError};
-use super::obstacle::Obstacle;
+use super::plan::Obstacle;
 use super::plan::{self, InForce, Plan};
 use super::signature::PROTOCOL;
 use super::view::View;

@@ -5,11 +5,9 @@ use spand_proto::units::{Micros, Timestamp};
 use tracing::{info, warn};
 
 use super::applier::RouteApplier;
-use super::cleanup::ESRCH;
+use super::cleanup::{ESRCH, undo_line};
 use super::netlink::{Change, NetlinkError};
-use super::obstacle::Obstacle;
-use super::plan::{InForce, MOST_STEPPED_BACK, Step};
-use super::undo::undo_line;
+use super::plan::{InForce, MOST_STEPPED_BACK, Obstacle, Step};
 use crate::apply::DesiredStarts;
 use crate::clock;
 use crate::ledger::Entry;

@@ -12,28 +12,20 @@
 mod applier;
 mod change;
 mod cleanup;
-mod disturbance;
 pub mod guard;
 mod monitor;
 mod netlink;
-mod obstacle;
 mod plan;
-mod privilege;
 mod signature;
-mod survey;
-mod undo;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
 pub use applier::RouteApplier;
-pub use cleanup::{CleanUp, clean_up};
-pub use netlink::{Netlink, NetlinkError};
-pub use obstacle::Obstacle;
-pub use privilege::only_agent_here;
+pub use cleanup::{CleanUp, clean_up, undo_command, undo_line};
+pub(crate) use cleanup::{signed_routes, survey, undo_signed};
+pub use netlink::{Netlink, NetlinkError, only_agent_here};
+pub use plan::Obstacle;
 pub use signature::{PRIORITY, PROTOCOL};
-pub(crate) use survey::{signed_routes, survey};
-pub(crate) use undo::undo_signed;
-pub use undo::{undo_command, undo_line};
 pub(crate) use view::Survey;

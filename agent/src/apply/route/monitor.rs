@@ -1,17 +1,18 @@
 //! Listens to the kernel's news about routes, rules, links and addresses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt;
+use ipnet::IpNet;
 use rtnetlink::MulticastGroup;
 use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::route::{RouteFlags, RouteMessage};
+use spand_proto::network::Network;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::disturbance::Disturbance;
 use super::netlink::{NetlinkError, link};
 use super::signature::signed;
 use super::view::{Link, prefix};
@@ -138,5 +139,68 @@ fn on_route(route: &RouteMessage, gone: bool, disturbance: &mut Disturbance) {
         }
     } else if let Some(prefix) = prefix(route) {
         disturbance.prefix(prefix);
+    }
+}
+
+// What changed in the kernel since it was last looked at, coalesced into a bounded size.
+
+/// Prefixes remembered one by one; beyond, everything counts as changed.
+const MOST_PREFIXES: usize = 256;
+
+/// Changes made by others.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Disturbance {
+    everything: bool,
+    prefixes: BTreeSet<IpNet>,
+    links: BTreeSet<u32>,
+    /// Our own routes that vanished; nobody's next hop is in doubt for that.
+    own_gone: bool,
+}
+
+impl Disturbance {
+    /// Anything may have changed: messages were lost, or rules changed.
+    pub(super) fn everything(&mut self) {
+        self.everything = true;
+    }
+
+    /// Someone's route for `prefix` came, went or changed.
+    pub(super) fn prefix(&mut self, prefix: IpNet) {
+        if self.prefixes.len() >= MOST_PREFIXES {
+            self.everything = true;
+        } else {
+            self.prefixes.insert(prefix);
+        }
+    }
+
+    /// A link changed its state, or lost an address.
+    pub(super) fn link(&mut self, index: u32) {
+        if self.links.len() >= MOST_PREFIXES {
+            self.everything = true;
+        } else {
+            self.links.insert(index);
+        }
+    }
+
+    /// A route of ours went.
+    pub(super) const fn own_gone(&mut self) {
+        self.own_gone = true;
+    }
+
+    /// Whether nothing happened.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether nothing but routes of ours went.
+    pub(super) fn only_ours(&self) -> bool {
+        !self.everything && self.prefixes.is_empty() && self.links.is_empty()
+    }
+
+    /// Whether the path to `network`, by the link `link` where that is known, may have changed.
+    pub(super) fn touches(&self, network: Network, link: Option<u32>) -> bool {
+        let prefix = network.prefix();
+        self.everything
+            || link.is_some_and(|link| self.links.contains(&link))
+            || self.prefixes.iter().any(|other| other.contains(&prefix) || prefix.contains(other))
     }
 }

@@ -11,7 +11,7 @@ use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use spand_proto::network::Network;
 use spand_proto::units::{Segments, Timestamp};
 
-use super::disturbance::Disturbance;
+use super::monitor::Disturbance;
 use super::plan::{InForce, Plan, Situation, lost};
 use super::view::{Link, View};
 use super::*;

@@ -13,7 +13,7 @@ use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use spand_proto::network::Network;
 use spand_proto::units::Segments;
 
-use super::obstacle::Obstacle;
+use super::plan::Obstacle;
 use super::signature::{self, PRIORITY, PROTOCOL, TABLE_LOCAL, TABLE_MAIN, signed};
 
 /// What matters of a link.

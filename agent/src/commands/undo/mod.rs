@@ -4,13 +4,95 @@
 //! signature and for programs of agents. The ledger records which of these routes are the agent's own.
 
 mod look;
-mod take_back;
 
+use serde::Serialize;
+use spand_proto::network::Network;
 use spand_proto::operator::Failure;
 
-use crate::args::Undo;
+use super::pause::{ChangeError, change, shortfall};
+use super::{print, print_json};
+use crate::apply::route::{CleanUp, Netlink, clean_up, signed_routes};
+use crate::args::{Format, Undo};
 use crate::config::Place;
+use crate::control::{AskError, Paused, Request};
+use crate::ledger;
+use crate::ledger::Recorded;
 
 pub(crate) fn undo(place: &Place, how: &Undo) -> Result<(), Failure> {
-    if how.run { take_back::take_back(place, how.format) } else { look::look(place, how.format) }
+    if how.run { take_back(place, how.format) } else { look::look(place, how.format) }
+}
+
+// Takes back what is in force. A running agent is paused: otherwise it would set everything again. Without one, nothing is
+// paused: a service manager runs this after every stop, and the next start must advise again.
+
+/// What was taken back.
+#[derive(Debug, Serialize)]
+struct Undone {
+    /// The running agent, paused now.
+    agent: Option<Paused>,
+    /// Networks whose route an agent left behind and that is gone now.
+    routes_removed: Vec<Network>,
+    /// Routes with the agent's signature that are not in the ledger: somebody else's.
+    routes_left: Vec<Network>,
+}
+
+fn take_back(place: &Place, format: Format) -> Result<(), Failure> {
+    let (agent, trouble) = match change(&place.socket, &Request::Pause { length_s: None }) {
+        Ok(paused) => {
+            let trouble = shortfall(&paused);
+            (Some(paused), trouble)
+        }
+        Err(ChangeError::Ask(AskError::NoAgent(_))) => (None, place.doubt()),
+        Err(error @ (ChangeError::Refused(_) | ChangeError::Ask(AskError::NotAllowed(_)))) => {
+            return Err(Failure::environment(error));
+        }
+        // Its routes are removed all the same.
+        Err(error) => (None, Some(format!("{error}; it may have advice in force, and set again what was removed"))),
+    };
+    // After the agent has withdrawn its own.
+    let recorded = ledger::read(&place.ledger)
+        .map_err(|error| Failure::Environment(format!("cannot read the ledger {}: {error}", place.ledger.display())))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
+    let (CleanUp { removed, left }, remaining) = runtime
+        .block_on(clean(&recorded))
+        .map_err(|error| Failure::Environment(format!("cannot take everything back: {error}")))?;
+    let undone = Undone { agent, routes_removed: removed, routes_left: left };
+    if format.json {
+        print_json(&undone)?;
+    } else {
+        print(&for_people(&undone, trouble.is_none() && remaining.is_empty(), place))?;
+    }
+    let stays = (!remaining.is_empty()).then(|| {
+        let networks: Vec<String> = remaining.iter().map(ToString::to_string).collect();
+        format!("routes of the agent are still there: {}", networks.join(", "))
+    });
+    stays.or(trouble).map_or(Ok(()), |trouble| Err(Failure::Environment(trouble)))
+}
+
+/// Removes the routes that are ours, and looks once more for those that stay.
+async fn clean(recorded: &Recorded) -> Result<(CleanUp, Vec<Network>), crate::apply::route::NetlinkError> {
+    let netlink = Netlink::open()?;
+    let done = clean_up(&netlink, recorded).await?;
+    let there = signed_routes(&netlink).await?;
+    let ours = there.into_iter().map(|(network, _)| network).filter(|network| recorded.is_ours(*network));
+    Ok((done, ours.collect()))
+}
+
+fn for_people(undone: &Undone, whole: bool, place: &Place) -> String {
+    let mut lines: Vec<String> =
+        undone.routes_removed.iter().map(|network| format!("removed the route for {network}")).collect();
+    lines.extend(
+        undone.routes_left.iter().map(|network| format!("left the route for {network}: it is not in the ledger")),
+    );
+    if let Some(agent) = &undone.agent {
+        lines.push(format!(
+            "the running agent (process {}) withdrew its advice and is paused until `{}`",
+            agent.pid,
+            place.command("resume")
+        ));
+    }
+    if whole {
+        lines.push("nothing is in force".to_owned());
+    }
+    lines.join("\n")
 }

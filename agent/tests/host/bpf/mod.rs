@@ -9,10 +9,7 @@ mod lifetime;
 mod losses;
 mod namespaces;
 mod pause;
-mod places;
 mod refusals;
-mod reload;
-mod seen;
 mod starts;
 
 use std::io::{Read, Write};
@@ -30,8 +27,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::support::agent::{Agent, text};
 use crate::support::gateway::{Gateway, Stream, estimate};
-use crate::support::namespace::{in_namespace, in_served_namespace, ip, try_ip};
-use crate::support::patience::{PATIENCE, eventually};
+use crate::support::namespace::{PATIENCE, eventually, in_namespace, in_served_namespace, ip, try_ip};
 
 /// Ethernet's 1500 bytes less headers and timestamps.
 const SEGMENT: usize = 1_448;

@@ -1,11 +1,8 @@
 //! The apply method `route` against real kernels: each test in a network namespace of its own, with the real program and a gateway
 //! that sends what the test sets.
 
-mod announced;
 mod families;
-mod figures;
 mod lifetime;
-mod own_advice;
 mod pause;
 mod surroundings;
 
@@ -13,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::agent::{Agent, text};
 use crate::support::gateway::{Gateway, Stream, announced, announced_late, estimate};
-use crate::support::namespace::{in_namespace, in_served_namespace, ip, two_uplinks};
-use crate::support::patience::eventually;
+use crate::support::namespace::{eventually, in_namespace, in_served_namespace, ip, two_uplinks};
 use nix::sys::signal::{Signal, kill};
 use spand_proto::push::{UpdateEvent, WithdrawalReason};
 

@@ -136,3 +136,71 @@ fn without_the_right_to_change_routes_it_says_so_and_ends() {
         assert!(text.starts_with("error: apply = \"route\" needs the capability CAP_NET_ADMIN"), "{text}");
     });
 }
+
+// Starts that the gateway announces.
+
+#[test]
+fn as_many_routes_as_allowed_and_announced_ones_first() {
+    in_namespace("limit", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let _agent = Agent::start(&gateway, ROUTE, "[limits]\napplied = 2");
+        let estimates: Vec<_> = (0..4).map(|n| estimate(&format!("192.0.{n}.0/24"), 40, 60)).collect();
+        let mut stream = gateway.snapshot(&estimates).await;
+        eventually("two are set", || ours().lines().count() == 2).await;
+        assert!(!ours().contains("192.0.3.0/24"));
+        stream.send(announced("192.0.3.0/24", "192.0.3.9")).await;
+        eventually("the announced one comes", || ours().contains("192.0.3.0/24")).await;
+        assert_eq!(ours().lines().count(), 2);
+    });
+}
+
+#[test]
+fn announced_starts_are_judged_and_reported() {
+    in_namespace("announced", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let (agent, mut stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
+        // Changed by the announcement, and in force long before the 80 ms of a handshake.
+        stream.send(announced("192.0.2.0/24", "192.0.2.9")).await;
+        let pushes = || agent.json(&["status", "--json"])["pushes"].clone();
+        eventually("judged", || pushes()["in_time"] == 1).await;
+        // The packet was seen 90 ms ago, and its window was not in force then.
+        stream.send(announced_late("198.51.100.0/24", "198.51.100.9")).await;
+        eventually("judged", || pushes()["late"] == 1).await;
+        stream.send(announced("10.1.0.0/24", "10.1.0.77")).await;
+        eventually("judged", || pushes()["not_applied"] == 1).await;
+        assert_eq!(pushes()["received"], 3);
+        assert_eq!(agent.json(&["status", "--json"])["connections_seen"]["state"], "cannot_be_seen");
+
+        let mut counted = (0, 0, 0);
+        while counted != (3, 1, 1) {
+            let report = gateway.reported().await;
+            let pushes = report.pushes;
+            counted = (counted.0 + pushes.received, counted.1 + pushes.in_time, counted.2 + pushes.late);
+        }
+    });
+}
+
+// A remote address with advice of its own, in a network that has some.
+
+#[test]
+fn an_address_whose_advice_is_plain_tcps_window_has_a_route_of_its_own() {
+    in_namespace("own_advice", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let (agent, mut stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
+        stream.send(UpdateEvent::Estimate(estimate("192.0.2.9/32", 10, 60))).await;
+        stream.send(UpdateEvent::Estimate(estimate("198.51.100.9/32", 10, 60))).await;
+        let own = || ours().lines().any(|route| route.starts_with("192.0.2.9 ") && route.contains("initcwnd 10"));
+        eventually("it does not start as its network", own).await;
+        assert!(!ours().contains("198.51.100.9"), "alone it needs none");
+        let explained = agent.json(&["explain", "--json", "192.0.2.9"]);
+        assert_eq!((&explained["prefix"], &explained["cwnd_segments"]), (&"192.0.2.9/32".into(), &10.into()));
+        assert!(explained.to_string().contains("advice of its own in 192.0.2.0/24"), "{explained}");
+        let network = "192.0.2.9/32".parse().unwrap();
+        stream.send(UpdateEvent::Withdrawal { network, reason: WithdrawalReason::Expired }).await;
+        eventually("its network's advice holds again", || !own()).await;
+        assert!(ours().contains("192.0.2.0/24"));
+    });
+}

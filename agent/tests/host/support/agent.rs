@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::gateway::Gateway;
-use super::patience::eventually;
+use super::namespace::eventually;
 
 /// A running agent with its folder.
 pub(crate) struct Agent {

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status};
 
-use super::patience::awaited;
+use super::namespace::awaited;
 
 /// The reason that it gives where it has no estimate: none of the agent's own.
 pub(crate) const NO_ESTIMATE: &str = "39 transfers seen, 34 losses in slow start: no sample";

@@ -3,4 +3,3 @@
 pub(crate) mod agent;
 pub(crate) mod gateway;
 pub(crate) mod namespace;
-pub(crate) mod patience;

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, unshare};
 use tokio::runtime::Builder;
@@ -65,4 +66,24 @@ pub(crate) fn try_ip(arguments: &str) -> Result<String, String> {
     let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("install iproute2");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
+
+// Waiting for what must come.
+
+/// How long a test waits for it at most. No limit of the agent's: a machine that also compiles may be slow.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until `condition` holds.
+pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What `future` gives.
+pub(crate) async fn awaited<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let given = tokio::time::timeout(PATIENCE, future).await;
+    given.unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?}"))
 }

@@ -3,7 +3,6 @@
 //! Memory is one buffer per file, whatever the file claims about its lengths. Damage ends a file with one error that
 //! says what and where; packets before it are delivered.
 
-mod byte_order;
 mod input;
 mod open;
 mod pcap;

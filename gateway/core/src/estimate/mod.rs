@@ -3,20 +3,15 @@
 //! A [`Rule`] says what a sample counts as and which share follows from all of them; the rest of an estimate is the same
 //! for every rule. Each function here is pure: the same window at the same moment gives the same bits.
 
-mod averaged;
 mod bound;
 mod buffer;
-mod cached;
 mod confidence;
-mod liss;
-mod miss;
 mod opening;
 mod own_tap;
 mod probe;
 mod recent;
 mod remotes;
 mod robust;
-mod spand;
 mod votes;
 
 #[cfg(test)]
@@ -36,9 +31,8 @@ use self::bound::Bound;
 pub(crate) use self::bound::says_something;
 pub use self::opening::OpeningRule;
 pub(crate) use self::own_tap::bounded;
-pub use self::probe::ProbeRule;
+pub use self::probe::{ProbeRule, SpandRule};
 pub use self::robust::RobustRule;
-pub use self::spand::SpandRule;
 use crate::config::WindowConfig;
 use crate::flow::sample::WindowSample;
 use crate::window::bucket::larger;

@@ -8,7 +8,7 @@
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Window;
 
-use super::{Admitted, Known, Rule, SpandRule};
+use super::{Admitted, Known, Rule, remotes};
 use crate::flow::sample::{SampleReason, WindowSample};
 use crate::window::record::WindowSlice;
 
@@ -62,4 +62,29 @@ fn probe(sample: &WindowSample, known: &Known) -> Option<Window> {
 fn fills_its_start(sample: &WindowSample, share: Window) -> bool {
     let end_less_growth = sample.window.bytes() - sample.mss.0 as f64;
     sample.transfer.0 as f64 >= share.bytes().min(end_less_growth)
+}
+
+// The paper's rule (TCP/SPAND section 5.2): the plain average of all samples of the window.
+
+/// Averages samples as they were measured. One addition to the paper: no remote address gives more than half. Lower bounds
+/// are no windows that were reached, so they do not count (docs/decisions/robust-rule.md).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SpandRule;
+
+impl Rule for SpandRule {
+    fn kind(&self) -> RuleKind {
+        RuleKind::Spand
+    }
+
+    fn admit(&self, sample: &WindowSample, _known: &Known) -> Admitted {
+        Admitted { window: sample.window, raised: false }
+    }
+
+    fn reads_slow_start_ends(&self) -> bool {
+        true
+    }
+
+    fn share(&self, slice: WindowSlice<'_>) -> Option<Window> {
+        remotes::average(slice)
+    }
 }

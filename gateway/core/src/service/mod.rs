@@ -5,7 +5,6 @@
 //! remote address a few count ([`remotes`]), so that no client sets the size for the others.
 
 mod histogram;
-mod remotes;
 mod table;
 
 use std::net::SocketAddr;

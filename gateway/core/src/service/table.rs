@@ -8,8 +8,7 @@ use hashbrown::HashMap;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use super::ServiceSize;
-use super::histogram::{Histogram, SPAN};
-use super::remotes::key_of;
+use super::histogram::{Histogram, SPAN, key_of};
 use crate::counters::{Counters, Ignored};
 use crate::event::{Event, TransferEnded};
 use crate::flow::tuple::SeededState;

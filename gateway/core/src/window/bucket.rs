@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use spand_proto::growth::overflow::buffer_at_loss;
+use spand_proto::growth::threshold::buffer_at_loss;
 use spand_proto::no_estimate::{COUNTED, Outcomes, Reason};
 use spand_proto::units::{Bytes, Micros, Window};
 

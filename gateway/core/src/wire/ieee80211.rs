@@ -1,7 +1,7 @@
 //! Wireless frames: radiotap and the 802.11 data frame.
 
 use super::Layer;
-use super::packet_bytes::PacketBytes;
+use super::capture_header::PacketBytes;
 use crate::counters::Ignored;
 
 type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;

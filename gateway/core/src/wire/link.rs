@@ -1,7 +1,7 @@
 //! Link layers by their LINKTYPE value (<https://www.tcpdump.org/linktypes.html>).
 
+use super::capture_header::PacketBytes;
 use super::ip::{self, IpHeader};
-use super::packet_bytes::PacketBytes;
 use super::{Frame, Layer, capture_header, ether_type, ieee80211};
 use crate::counters::Ignored;
 

@@ -9,7 +9,6 @@ mod ether_type;
 mod ieee80211;
 mod ip;
 mod link;
-mod packet_bytes;
 mod plain;
 mod reassembly;
 pub mod segment;
@@ -25,8 +24,8 @@ use std::num::NonZeroUsize;
 use arrayvec::ArrayVec;
 use spand_proto::units::Timestamp;
 
+use self::capture_header::PacketBytes;
 use self::ip::{Fragment, IpHeader};
-use self::packet_bytes::PacketBytes;
 pub(crate) use self::plain::Plain;
 use self::reassembly::Reassembly;
 pub(crate) use self::reassembly::fragments_bytes;

@@ -3,9 +3,9 @@
 use arrayvec::ArrayVec;
 
 use super::Layer;
+use super::capture_header::PacketBytes;
 use super::ether_type::{self, BRIDGED_ETHERNET, NETWORK_SERVICE_HEADER};
 use super::ip::IpHeader;
-use super::packet_bytes::PacketBytes;
 use crate::config::{Encapsulation, TunnelKind, Tunnels};
 use crate::counters::{Ignored, ProtocolNumber};
 

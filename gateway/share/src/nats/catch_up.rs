@@ -10,8 +10,7 @@ use futures::StreamExt;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use super::backoff::Backoff;
-use super::inbox::{Closed, Inbox};
+use super::session::{Backoff, Closed, Inbox};
 
 /// Messages of a batch, and their bytes.
 const BATCH: usize = 128;

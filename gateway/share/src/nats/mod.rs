@@ -7,11 +7,9 @@
 //!
 //! Of the client little is expected: each connection is a [`session`] that ends with its first fault.
 
-mod backoff;
 mod catch_up;
 mod config;
 mod fault;
-mod inbox;
 mod session;
 mod stream;
 mod streams;
@@ -27,12 +25,11 @@ use rand::seq::SliceRandom;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use self::backoff::Backoff;
 pub(super) use self::config::most_bytes;
 pub use self::config::{
     DEFAULT_REPLICAS, DEFAULT_STREAM_BYTES, DEFAULT_WINDOW, NatsConfig, NatsIdentity, NatsLogin, NatsTls,
 };
-use self::session::Ended;
+use self::session::{Backoff, Ended};
 use self::subjects::Subjects;
 use super::exchange::{Exchange, Link, LinkState};
 

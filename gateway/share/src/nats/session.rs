@@ -1,29 +1,28 @@
 //! One connection to one server, from its making to its end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
+use async_nats::jetstream::Context;
 use async_nats::jetstream::context::{ContextBuilder, PublishErrorKind};
 use async_nats::jetstream::stream::Config as StreamConfig;
-use async_nats::jetstream::{self, Context};
-use async_nats::{Client, Event, ServerAddr, ServerError};
+use async_nats::{Client, Event, ServerAddr, ServerError, jetstream};
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
+use spand_core::sharing::GatewayId;
 use strum::VariantArray;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::backoff::Backoff;
 use super::catch_up::CatchUp;
 use super::fault::Fault;
-use super::inbox::Inbox;
-use super::stream;
-use super::streams;
-use super::{Nats, set};
-use crate::exchange::{Link, LinkState, MESSAGE_BYTES, Outgoing, SiteStream, Topic};
+use super::subjects::Subjects;
+use super::{Nats, set, stream, streams};
+use crate::exchange::{Incoming, Link, LinkState, MESSAGE_BYTES, Outgoing, SiteStream, Topic};
 
 /// An acknowledgement or answer later than this is none.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
@@ -423,6 +422,94 @@ fn check_version(server: &str, version: &str) -> Result<(), Fault> {
     }
 }
 
+// How long to wait before something is tried again.
+
+/// Doubles from `first` to `most`; each wait is anything up to that, so that not all gateways come at once.
+#[derive(Clone, Debug)]
+pub(super) struct Backoff {
+    first: Duration,
+    most: Duration,
+    next: Duration,
+}
+
+impl Backoff {
+    pub(super) fn new(first: Duration, most: Duration) -> Self {
+        Self { first, most, next: first }
+    }
+
+    /// It worked.
+    pub(super) fn reset(&mut self) {
+        self.next = self.first;
+    }
+
+    /// The next wait.
+    pub(super) fn wait(&mut self) -> Duration {
+        self.wait_at_most(self.most)
+    }
+
+    /// The next wait, where it is to be no longer than this.
+    pub(super) fn wait_at_most(&mut self, most: Duration) -> Duration {
+        let longest = self.next.min(most);
+        self.next = (self.next * 2).min(self.most);
+        longest.mul_f64(rand::random())
+    }
+}
+
+// Hands messages over to the hub.
+
+/// Hands over messages of other gateways.
+#[derive(Clone, Debug)]
+pub(super) struct Inbox {
+    subjects: Arc<Subjects>,
+    cells: mpsc::Sender<Incoming>,
+    others: mpsc::Sender<Incoming>,
+    warned_unknown: Arc<AtomicBool>,
+    /// The site of each gateway, and when it last sent who it is.
+    sites: Arc<Mutex<BTreeMap<GatewayId, (String, Instant)>>>,
+}
+
+/// Nobody takes messages any more.
+#[derive(Debug)]
+pub(super) struct Closed;
+
+impl Inbox {
+    pub(super) fn new(subjects: Arc<Subjects>, cells: mpsc::Sender<Incoming>, others: mpsc::Sender<Incoming>) -> Self {
+        Self { subjects, cells, others, warned_unknown: Arc::default(), sites: Arc::default() }
+    }
+
+    /// Sites of the gateways that were heard within this time.
+    pub(super) fn sites(&self, within: Duration) -> BTreeSet<String> {
+        let sites = self.sites.lock();
+        sites.values().filter(|(_, heard)| heard.elapsed() < within).map(|(site, _)| site.clone()).collect()
+    }
+
+    /// Hands a message over, and waits where there is no room. Own ones, empty ones and those of nobody are dropped,
+    /// but not what says who has the own number: that may be another gateway.
+    pub(super) async fn take(&self, subject: &str, payload: &[u8]) -> Result<(), Closed> {
+        let Some((gateway, topic)) = self.subjects.author(subject) else {
+            if !self.warned_unknown.swap(true, Ordering::Relaxed) {
+                tracing::warn!(subject, "messages whose subject names no gateway are dropped; this is logged once");
+            }
+            return Ok(());
+        };
+        // An empty one only asks whether it gets through.
+        if (self.subjects.is_own(gateway) && topic != Topic::Member) || payload.is_empty() {
+            return Ok(());
+        }
+        if topic == Topic::Member
+            && !self.subjects.is_own(gateway)
+            && let Some(site) = Subjects::site_of(subject)
+        {
+            self.sites.lock().insert(gateway, (site.to_owned(), Instant::now()));
+        }
+        // Of one that is too long as much is kept as shows that: what waits is bounded by the number of messages.
+        let payload = payload.get(..MESSAGE_BYTES + 1).unwrap_or(payload).to_vec();
+        let incoming = Incoming { gateway, topic, payload };
+        let channel = if topic.has_cells() { &self.cells } else { &self.others };
+        channel.send(incoming).await.map_err(|_| Closed)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -436,5 +523,17 @@ mod tests {
             let sentence = check_version("h:1", old).unwrap_err().sentence;
             assert!(sentence.contains("h:1") && sentence.contains(old) && sentence.contains("2.12"), "{sentence}");
         }
+    }
+
+    #[test]
+    fn waits_are_spread_and_bounded() {
+        let (first, most) = (Duration::from_millis(100), Duration::from_secs(5));
+        let mut backoff = Backoff::new(first, most);
+        let waits: Vec<Duration> = (0..200).map(|_| backoff.wait()).collect();
+        assert!(waits.iter().all(|wait| *wait <= most));
+        assert!(waits.iter().skip(10).any(|wait| *wait < most / 4), "jitter down to nothing");
+        assert!(waits.iter().any(|wait| *wait > most / 2));
+        backoff.reset();
+        assert!(backoff.wait() <= first);
     }
 }

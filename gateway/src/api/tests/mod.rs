@@ -5,11 +5,7 @@ mod floods;
 mod grpc;
 mod http;
 mod insight;
-mod live;
-mod metrics;
-mod opening;
 mod share;
-mod turns;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,13 +1,23 @@
 //! What publishers of a cluster take from each other.
 
+use std::net::IpAddr;
+
 use spand_core::event::Established;
 use spand_core::sharing::{Addressed, GatewayId, HeldBack, Notice, TapId};
+use spand_proto::contract::Cluster;
 use spand_proto::no_estimate::Outcomes;
+use spand_proto::push::ImminentStart;
 use spand_proto::units::Segments;
+use spand_share::exchange::LinkState;
+use spand_share::format::{FORMAT, Member};
+use spand_share::memory::MemoryHub;
+use spand_share::{ShareView, Sharing};
 use tokio::sync::mpsc;
 
 use super::retreats::{compare, flight, lose};
 use super::*;
+use crate::patience::{PATIENCE, eventually};
+use crate::publisher::retreat::FirstFlight;
 
 const SHARE: f64 = 1_448.0 * 40.0;
 const OF_OTHER: GatewayId = GatewayId(2);
@@ -289,4 +299,239 @@ async fn a_host_has_its_part_of_the_budget_at_the_egress_that_it_uses() {
     }
     let leases = [&own_twin, &other_twin].map(|twin| twin.leases[&network(1)]);
     assert_eq!(leases, [45, 15], "three quarters of the budget, three connections to one");
+}
+
+// A host that comes from another gateway of the cluster: what lives on, and what it is sent before the pages of the snapshot.
+
+/// A gateway of the cluster "main", which knows what the others see where `knows` is set.
+fn member(config: PublisherConfig, knows: bool) -> (Published, SetClock) {
+    let (published, clock) = publisher(config);
+    published.join_cluster(Cluster::new("main").unwrap(), move |_| knows);
+    (published, clock)
+}
+
+fn comes_from(published: &Published, cluster: &str) -> Subscription {
+    let subscriber = Subscriber { cluster: Cluster::new(cluster), ..Subscriber::default() };
+    published.subscribe_as(subscriber, &[HOST.into()]).unwrap()
+}
+
+/// The kinds of the first events until the snapshot is whole.
+async fn events(subscription: &mut Subscription) -> Vec<String> {
+    let mut events = Vec::new();
+    loop {
+        match subscription.next().await.unwrap().event {
+            UpdateEvent::Adopted { lifetime } => events.push(format!("adopted {}", lifetime.0 / 1_000_000)),
+            UpdateEvent::SnapshotBegin { cluster, .. } => {
+                events.push(format!("begin {}", cluster.as_ref().map_or("", Cluster::as_str)));
+            }
+            UpdateEvent::Estimate(update) => events.push(update.estimate.network.to_string()),
+            UpdateEvent::Withdrawal { network, .. } => events.push(format!("not {network}")),
+            UpdateEvent::SnapshotEnd { .. } => return events,
+            _ => {}
+        }
+    }
+}
+
+fn gone(n: u8) -> Event {
+    Event::Withdrawn { network: network(n), reason: Withdrawal::TooFew }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_of_the_cluster_is_adopted_and_sent_first_what_was_withdrawn_meanwhile() {
+    let (published, clock) = member(PublisherConfig::default(), true);
+    apply(&published, (1..=5).map(|n| Event::estimate(estimate(n, 40_000.0, 0))));
+    let pass = |s: u64| clock.0.store(s * 1_000_000_000, Ordering::Relaxed);
+    apply(&published, [gone(1)]);
+    pass(30);
+    apply(&published, [gone(5), gone(3)]);
+    apply(&published, [Event::estimate(estimate(3, 40_000.0, 30))]);
+    pass(61);
+    settle().await;
+    let mut subscription = comes_from(&published, "main");
+    let [two, three, four, five] = [2, 3, 4, 5].map(|n| network(n).to_string());
+    assert_eq!(
+        events(&mut subscription).await,
+        ["adopted 60".to_owned(), "begin main".to_owned(), format!("not {five}"), two, three, four],
+        "the first withdrawal is older than any advice, and the third network has an estimate again"
+    );
+    assert_eq!(published.measures().subscriptions_adopted.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_host_that_asks_is_adopted_by_a_gateway_of_its_cluster_that_knows_the_others() {
+    let in_use = PublisherConfig { to_hosts: ToHosts::InUse, ..PublisherConfig::default() };
+    let cases = [
+        (member(PublisherConfig::default(), true), "", "begin main"),
+        (member(PublisherConfig::default(), true), "other", "begin main"),
+        (member(PublisherConfig::default(), false), "main", "begin main"),
+        (member(in_use, true), "main", "begin main"),
+        (publisher(PublisherConfig::default()), "main", "begin "),
+    ];
+    for ((published, _), cluster, first) in cases {
+        assert_eq!(events(&mut comes_from(&published, cluster)).await[0], first, "{cluster}");
+        assert_eq!(published.measures().subscriptions_adopted.get(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_hosts_get_what_they_use_one_is_adopted_with_the_networks_that_it_names() {
+    let in_use = PublisherConfig { to_hosts: ToHosts::InUse, ..PublisherConfig::default() };
+    let (published, clock) = member(in_use, true);
+    apply(&published, (1..=4).map(|n| Event::estimate(estimate(n, 40_000.0, 0))));
+    apply(&published, [gone(4)]);
+    clock.0.store(1_000_000_000, Ordering::Relaxed);
+    settle().await;
+    let held = [2, 3, 4, 5].map(network);
+    let mut subscription = comes_from(&published, "main").holding(&held);
+    let [two, three, four] = [2, 3, 4].map(|n| network(n).to_string());
+    let expected =
+        ["adopted 60".to_owned(), "begin main".to_owned(), format!("not {four}"), two.clone(), three.clone()];
+    assert_eq!(events(&mut subscription).await, expected);
+    // They are in use until they are not for long, whatever stream of the host asks.
+    assert_eq!(events(&mut comes_from(&published, "")).await[1..], [two, three]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_withdrawals_than_are_remembered_adopt_no_host_for_a_lifetime() {
+    let (published, clock) = member(PublisherConfig::default(), true);
+    for _ in 0..2_049 {
+        apply(&published, [Event::estimate(estimate(1, 40_000.0, 0)), gone(1)]);
+    }
+    settle().await;
+    assert_eq!(events(&mut comes_from(&published, "main")).await[0], "begin main");
+    clock.0.store(61_000_000_000, Ordering::Relaxed);
+    assert_eq!(events(&mut comes_from(&published, "main")).await[0], "adopted 60");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_back_comes_before_the_pages() {
+    let (published, clock) = member(PublisherConfig::default(), true);
+    apply(&published, (1..=4).map(|n| Event::estimate(estimate(n, 40_000.0, 0))));
+    let held = |n, withdrawn| {
+        let cap = Window::from_bytes(20_000.0).unwrap();
+        Notice::HeldBack(HeldBack { network: network(n), cap, halved: Timestamp(0), withdrawn })
+    };
+    published.take_notices(GatewayId(9), Timestamp(0), &[held(4, None), held(3, Some(Timestamp(60_000_000_000)))]);
+    settle().await;
+    clock.0.store(1_000_000_000, Ordering::Relaxed);
+    let [one, two, three, four] = [1, 2, 3, 4].map(|n| network(n).to_string());
+    let seen = events(&mut comes_from(&published, "main")).await;
+    assert_eq!(seen[2..], [three.clone(), four.clone(), one, two, three, four]);
+}
+
+// Publishers that share through memory.
+
+struct Gateway {
+    published: Published,
+    sharing: Sharing,
+}
+
+fn join(hub: &MemoryHub, number: u16) -> Gateway {
+    let gateway = GatewayId(number);
+    let own = Member {
+        gateway,
+        tap: TapId::of_gateway(gateway),
+        instance: number.into(),
+        name: format!("gateway-{number}"),
+        version: "0".to_owned(),
+        bucket: Micros::from_secs(10),
+        buckets: 30,
+        rule: RuleKind::Robust,
+        prefixes: 0,
+        formats: (FORMAT, FORMAT),
+        clock: Timestamp(0),
+        digests: Vec::new(),
+        address: None,
+    };
+    let clock = SetClock::default();
+    clock.0.store(NOW.0, Ordering::Relaxed);
+    let published = Published::new(PublisherConfig::default(), clock);
+    let (sharing, _) =
+        Sharing::start(hub.member(gateway), own, 1, Box::new(|_| 0), Arc::new(published.clone())).unwrap();
+    Gateway { published, sharing }
+}
+
+const NOW: Timestamp = Timestamp(1_700_000_003_000_000_000);
+
+fn now_known(gateway: &Gateway) -> Estimate {
+    let estimate = Estimate { refreshed: NOW, ..estimate(1, 40.0 * 1_448.0, 0) };
+    apply(&gateway.published, [Event::estimate(estimate.clone())]);
+    estimate
+}
+
+fn until(gateways: &[Gateway], what: &str, is_so: impl Fn(&ShareView) -> bool) {
+    eventually(what, || gateways.iter().all(|gateway| is_so(&gateway.sharing.status().view())));
+}
+
+/// Six advised starts of a gateway's hosts lose, where it has this estimate.
+fn retreats(gateway: &Gateway, estimate: &Estimate) {
+    let remote = estimate.network.prefix().addr();
+    for port in 1..=6 {
+        let ends = [(IpAddr::from([10, 0, 0, 1]), 443).into(), (remote, port).into()];
+        let advised = estimate.share_segments(estimate.mss);
+        let flight = FirstFlight { ends, lost: true, began: Some(NOW), advised, acknowledged: Bytes(0) };
+        gateway.published.first_flights(&Client::Address(remote), &[(estimate.network, flight)]);
+    }
+}
+
+#[test]
+fn a_retreat_reaches_who_is_there_who_was_away_and_who_comes_later() {
+    let hub = MemoryHub::new();
+    let mut gateways = vec![join(&hub, 1), join(&hub, 2)];
+    let estimate = now_known(&gateways[0]);
+    until(&gateways, "they know each other", |view| view.link == LinkState::Up && view.members.len() == 1);
+    hub.set_up(false);
+    until(&gateways, "both notice", |view| matches!(view.link, LinkState::Down(_)));
+    // The network is known at the other only afterwards.
+    retreats(&gateways[0], &estimate);
+    hub.set_up(true);
+    gateways.push(join(&hub, 3));
+    let received = |gateway: &Gateway| gateway.sharing.status().measures().notices_received.get();
+    eventually("it arrives", || gateways[1..].iter().all(|gateway| received(gateway) > 0));
+    for gateway in &gateways {
+        now_known(gateway);
+        let view = gateway.published.lookup(estimate.network.prefix().addr()).unwrap();
+        let share = view.estimate.as_ref().map(|estimate| estimate.share);
+        assert_eq!(share, Some(Window::from_segments(Segments(10), estimate.mss)));
+    }
+}
+
+/// The next start that a subscriber hears of.
+async fn next_start(subscription: &mut Subscription) -> ImminentStart {
+    loop {
+        if let UpdateEvent::ImminentStart(start) = subscription.next().await.unwrap().event {
+            return start;
+        }
+    }
+}
+
+#[test]
+fn a_start_reaches_its_host_whichever_gateway_it_is_subscribed_at() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    let hub = MemoryHub::new();
+    let [one, other] = [join(&hub, 1), join(&hub, 2)];
+    now_known(&one);
+    now_known(&other);
+    let host = [10, 0, 0, 1];
+    let mut subscription = other.published.subscribe(&[host.into()]).unwrap();
+    eventually("its seat is known", || one.published.seats_elsewhere() == 1);
+
+    let start = StartImminent { at: NOW, ..start(host, 1) };
+    assert!(one.published.push_start(start));
+    let pushed =
+        runtime.block_on(async { tokio::time::timeout(PATIENCE, next_start(&mut subscription)).await.unwrap() });
+    let of_client = IpAddr::from([198, 51, 1, 0]);
+    assert_eq!((pushed.host.address, pushed.observed), (host.into(), NOW));
+    assert_eq!(pushed.trigger, spand_proto::push::Trigger::PassiveOpen);
+    assert_eq!(pushed.remote.address, of_client, "the client's address stays where it was seen");
+
+    let to_nobody = StartImminent { host: IpAddr::from([10, 0, 0, 2]), ..start };
+    let to_unknown = StartImminent { network: "203.0.113.0/24".parse().unwrap(), ..start };
+    assert!(!one.published.push_start(to_nobody) && !one.published.push_start(to_unknown));
+    let measures = one.published.measures();
+    assert_eq!((measures.starts_handed_on.get(), measures.starts_no_subscriber.get()), (1, 2));
+    drop(subscription);
+    eventually("it has left", || one.published.seats_elsewhere() == 0);
+    assert!(!one.published.push_start(start));
 }

@@ -1,14 +1,11 @@
 //! The publisher against a twin: a subscriber that keeps what it receives must hold what is published.
 
-mod adoption;
 mod cases;
 mod cluster;
 mod in_use;
 mod pace;
 mod property;
 mod retreats;
-#[cfg(feature = "share")]
-mod sharing;
 mod turns;
 
 use std::collections::BTreeMap;

@@ -15,8 +15,8 @@ use spand_core::wire::Frame;
 use super::Captures;
 use crate::publisher::MonotonicClock;
 use crate::run::clock::StampClock;
-use crate::run::distribute::Distributor;
 use crate::run::grouping::Groups;
+use crate::run::order::Distributor;
 use crate::run::queue::BATCH_PACKETS;
 
 /// An interface that gave nothing for so long is looked at.

@@ -1,8 +1,5 @@
 //! The engine's thread between a queue and the publisher, without interfaces.
 
-mod reload;
-mod restoring;
-
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroUsize;
@@ -22,10 +19,11 @@ use spand_proto::push::{UpdateEvent, WithdrawalReason};
 use spand_proto::units::{Timestamp, Window};
 use strum::VariantArray;
 
-use super::distribute::Distributor;
+use super::order::Distributor;
 use super::queue::FrameBatch;
 use super::restoring::refill;
 use super::*;
+use crate::names::InForce;
 use crate::patience::{PATIENCE, eventually};
 use crate::publisher::{PacketClock, PublisherConfig};
 use crate::store::{Change, EstimateStore, Refused, SledStore, StoreError, StoreWriter};
@@ -267,4 +265,159 @@ fn time_passes_without_packets() {
     captures.queues[0].close();
     running.join().unwrap();
     assert_eq!(*kept.0.lock(), [(Network::of(REMOTE), None)], "and the store forgets it");
+}
+
+// What the store gives back at a start.
+
+#[test]
+fn aged_records_leave_the_store_and_fresh_ones_are_not_written_again() {
+    let Bench { captures, kept, worker, .. } = bench();
+    captures.queues[0].close();
+    worker.run();
+    assert_eq!(*kept.0.lock(), [], "what was restored has not changed");
+
+    let engine = Engine::new(EngineConfig::default());
+    let limit = NonZeroUsize::new(10).unwrap();
+    let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::default(), 0);
+    table.add(&sample(1));
+    let records = table.changed_records(10).into_iter().map(|(network, record)| (network, record.unwrap()));
+    let next_day = START.after(Micros::from_secs(86_400));
+    let aged = refill(&mut [engine], &whole(), records.collect(), WindowConfig::default().bucket, next_day);
+    assert_eq!(aged, [(Network::of(REMOTE), Refused::Aged)]);
+}
+
+#[test]
+fn what_there_is_no_room_for_is_counted_as_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::default();
+    config.store.directory = dir.path().join("estimates");
+    let clock = MonotonicClock::from_wall_clock();
+    let published = Published::new(config.publisher(), clock);
+    let limit = NonZeroUsize::new(10).unwrap();
+    let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::default(), 0);
+    for n in 0..3 {
+        let remote = IpAddr::V4(Ipv4Addr::new(192, 0, n, 9));
+        table.add(&WindowSample { network: Network::of(remote), remote, at: published.now(), ..sample(n.into()) });
+    }
+    let mut store = SledStore::open(&config.store.directory).unwrap().store;
+    store.save(&table.changed_records(10)).and_then(|()| store.flush()).unwrap();
+    drop(store);
+
+    let limits = Limits { networks: NonZeroUsize::new(2).unwrap(), ..Limits::default() };
+    let engine = Engine::new(EngineConfig { limits, ..EngineConfig::default() });
+    let restored = restore(&config, vec![engine], &whole(), &published).unwrap();
+    assert_eq!(restored.engines[0].network_count(), 2);
+    assert!(restored.experiment.is_none());
+    let writer = restored.store.and_then(Arc::into_inner).unwrap();
+    let counts = |reason: &Refused| writer.measures().refused.get_or_create(&reason.labels()).get();
+    let counts: Vec<_> =
+        Refused::VARIANTS.iter().map(|reason| (*reason, counts(reason))).filter(|(_, n)| *n > 0).collect();
+    assert_eq!(counts, [(Refused::NoRoom, 1)]);
+    writer.stop().unwrap();
+}
+
+#[test]
+fn networks_not_restored_are_counted_by_reason() {
+    let limit = NonZeroUsize::new(10).unwrap();
+    let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::default(), 0);
+    table.add(&sample(1));
+    let record = table.changed_records(10).pop().and_then(|(_, record)| record).unwrap();
+    let bucket = WindowConfig::default().bucket;
+    let refused = |record: &NetworkRecord, bucket, now| {
+        let records = vec![(Network::of(REMOTE), record.clone())];
+        let window = WindowConfig { bucket, ..WindowConfig::default() };
+        let engine = Engine::new(EngineConfig { window, ..EngineConfig::default() });
+        refill(&mut [engine], &whole(), records, bucket, now).pop().map(|(_, why)| why)
+    };
+    assert_eq!(refused(&record, bucket, START), None);
+    assert_eq!(refused(&record, bucket, START.after(Micros::from_secs(86_400))), Some(Refused::Aged));
+    assert_eq!(refused(&record, Micros(bucket.0 * 2), START), Some(Refused::OtherBuckets));
+    assert_eq!(refused(&record, bucket, Timestamp(START.0 - 86_400_000_000_000)), Some(Refused::Future));
+}
+
+// The list of prefixes at a start, and what SIGHUP brings into force.
+
+#[test]
+fn every_engine_gets_the_list_of_prefixes_that_divides_the_networks() {
+    let dir = tempfile::tempdir().unwrap();
+    let [list, next] = ["routes.txt", "next.txt"].map(|name| dir.path().join(name));
+    nix::unistd::mkfifo(&list, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::write(&next, "203.0.113.0/24\n").unwrap();
+    let mut config = Config::default();
+    config.traffic.prefix_list = Some(list.clone());
+    config.engine.threads = NonZeroU32::new(3).unwrap();
+    // A second read of the list returns another one.
+    let writer = thread::spawn(move || {
+        let mut pipe = fs::OpenOptions::new().write(true).open(&list).unwrap();
+        fs::rename(next, list).unwrap();
+        io::Write::write_all(&mut pipe, b"198.51.100.0/24\n").unwrap();
+    });
+    let (first, engines) = parts(&config).unwrap();
+    writer.join().unwrap();
+    let engines: Vec<_> = engines.collect();
+    assert_eq!((&engines[0], first.prefixes.len()), (&first, 1));
+    assert_eq!(engines.iter().map(|engine| engine.shard.index).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(engines.iter().all(|engine| engine.prefixes == first.prefixes && engine.hash_seed == first.hash_seed));
+}
+
+#[test]
+fn sighup_withdraws_the_networks_that_are_gone_and_a_file_at_fault_leaves_everything() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _inside = runtime.enter();
+    let Bench { published, captures, kept, mut worker, .. } = bench();
+    runtime.spawn(published.clone().run());
+    // What the bench published is sent before the first subscription.
+    runtime.block_on(tokio::time::sleep(Duration::from_millis(100)));
+    let folder = tempfile::tempdir().unwrap();
+    let (file, list) = (folder.path().join("gateway.toml"), folder.path().join("routes.txt"));
+    let text = "[capture]\ninterfaces = [\"lo\"]\n[traffic]\ninternal = [\"10.0.0.0/8\"]\n";
+    fs::write(&file, text).unwrap();
+    let mut reload = Reload::new(&Config::load(&file).unwrap(), &file, 0, &captures, &published, InForce::default());
+    let network = Network::of(REMOTE);
+    let mut subscription = published.subscribe(&[HOST]).unwrap();
+    let mut next = || runtime.block_on(subscription.next()).unwrap().event;
+    while !matches!(next(), UpdateEvent::SnapshotEnd { networks: 1 }) {}
+    let mut pass = || {
+        worker.regroup();
+        worker.publish_state();
+        (worker.engine.network(network, START).is_some(), worker.engine.follows(HOST))
+    };
+    let measures = published.measures();
+
+    // With the network that it drops, and one line that is none.
+    fs::write(&list, "192.0.0.0/16\n192.0.2.0/40\n").unwrap();
+    let listed = format!("{text}prefix_list = \"routes.txt\"\n[limits]\nconnections = 1000\n");
+    fs::write(&file, &listed).unwrap();
+    let fault = reload.take().unwrap_err().to_string();
+    assert!(fault.contains("routes.txt, line 2"), "{fault}");
+    reload.reload();
+    assert_eq!((pass(), measures.config_last_reload_successful.get()), ((true, true), 0));
+    fs::write(&file, "[traffic]\ninternal = [\"10.0.0.0/40\"]\n").unwrap();
+    assert!(reload.take().unwrap_err().to_string().contains("gateway.toml, line 2: traffic.internal"));
+    fs::write(&file, &listed).unwrap();
+
+    fs::write(&list, "192.0.0.0/16\n").unwrap();
+    let reloaded = reload.take().unwrap();
+    assert_eq!(
+        (reloaded.in_force, reloaded.needs_restart),
+        (vec!["traffic.prefix_list".to_owned()], vec!["limits.connections".to_owned()])
+    );
+    assert_eq!(pass(), (false, true));
+    let withdrawal = UpdateEvent::Withdrawal { network, reason: WithdrawalReason::Administrator };
+    assert_eq!(next(), withdrawal, "before anything else");
+    assert!(published.network(network).is_none());
+
+    // The list alone, under the same name; then who is inside.
+    fs::write(&list, "192.0.2.0/24\n").unwrap();
+    assert_eq!(reload.take().unwrap().in_force, ["traffic.prefix_list"]);
+    fs::write(&file, listed.replace("10.0.0.0/8", "172.16.0.0/12")).unwrap();
+    reload.reload();
+    assert_eq!((pass(), measures.config_last_reload_successful.get()), ((false, false), 1));
+    let own = captures.grouping.in_force().own_listeners.clone();
+    assert!(own.contains(&"127.0.0.1:7480".parse().unwrap()), "they are looked at again: {own:?}");
+    let owner = captures.grouping.in_force().partition.owner(network);
+    assert_eq!(owner, whole().owner(network), "a network is its owner's, whatever the prefixes");
+    captures.queues[0].close();
+    worker.run();
+    assert!(kept.0.lock().iter().any(|(gone, record)| *gone == network && record.is_none()), "the store drops it");
 }

@@ -1,7 +1,6 @@
 //! The store against a map, and against everything a disk can do to it.
 
 mod experiment;
-mod late;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,4 @@
 mod arbitrary;
-mod refused;
-mod shapes;
 
 use super::*;
 use crate::estimate::{Confidence, RuleKind};

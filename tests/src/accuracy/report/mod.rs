@@ -3,7 +3,6 @@
 mod cells;
 mod estimates;
 mod figures;
-mod groups;
 mod networks;
 mod words;
 
@@ -52,9 +51,9 @@ pub fn write(page: &Path, header: &str, planned: usize, results: &[CellResult]) 
     words::flavours(&mut text, &sound)?;
     words::silent_flavours(&mut text, &sound)?;
     networks::networks(&mut text, &sound)?;
-    groups::by_state(&mut text, &sound)?;
-    groups::by_difficulty(&mut text, &sound)?;
-    groups::by_level(&mut text, &sound)?;
+    cells::by_state(&mut text, &sound)?;
+    cells::by_difficulty(&mut text, &sound)?;
+    cells::by_level(&mut text, &sound)?;
     networks::plots(&mut text, directory, &sound)?;
     cells::without(&mut text, &sound)?;
     cells::faults(&mut text, results)?;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::cells::arms;
+use super::starts;
+use super::starts::Finding;
 use super::tables::{Summary, percent, size, with_interval};
-use super::targets::{self, Finding};
 use crate::benefit::result::{Measured, RunResult};
 use crate::benefit::scenario::{MIX, beside};
 use crate::benefit::statistics::Mean;
@@ -145,8 +146,8 @@ fn wholes(text: &mut String, results: &[&RunResult], case: &str, arms: &BTreeSet
         }
         for (of, by) in changes.into_iter().filter_map(|(of, by)| Some((of, by?))) {
             let target = match of {
-                Of::Size(_) => targets::CROWD_WORSE_MOST,
-                Of::OverBound => targets::CROWD_OVER_BOUND,
+                Of::Size(_) => starts::CROWD_WORSE_MOST,
+                Of::OverBound => starts::CROWD_OVER_BOUND,
             };
             summary.judge(format!("crowd, {case}: {}", of.words()), by, target);
         }
@@ -193,8 +194,8 @@ fn halves(text: &mut String, results: &[&RunResult], case: &str, other: &str) ->
         .ok();
         let [Some(beside), Some(against)] = by else { continue };
         let what = format!("{case}, {}", of.words());
-        summary.judge(format!("{what}: advised against {other} beside them"), against, targets::CROWD_WORSE_MOST);
-        summary.judge(format!("{what}: {other} beside advised ones"), beside, targets::CROWD_NEIGHBOURS_OFF);
+        summary.judge(format!("{what}: advised against {other} beside them"), against, starts::CROWD_WORSE_MOST);
+        summary.judge(format!("{what}: {other} beside advised ones"), beside, starts::CROWD_NEIGHBOURS_OFF);
     }
     summary
 }

@@ -4,7 +4,6 @@ mod cells;
 mod crowd;
 mod starts;
 mod tables;
-mod targets;
 #[cfg(test)]
 mod testing;
 mod windows;
@@ -15,8 +14,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use self::cells::{Which, cases, side};
+use self::starts::Finding;
 use self::tables::{Summary, percent};
-use self::targets::Finding;
 use super::result::{Learning, Run, RunResult};
 use super::scenario::{Question, Scenario};
 use super::scenarios;

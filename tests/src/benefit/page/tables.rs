@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::cells::{Case, Side, Which, arms, cases, change, pooled_median, runs_of, side};
-use super::targets::{self, Finding};
+use super::starts;
+use super::starts::Finding;
 use crate::benefit::flight::Flights;
 use crate::benefit::result::RunResult;
 use crate::benefit::scenario::{Arm, Question, beside};
@@ -85,8 +86,8 @@ pub(super) fn against(text: &mut String, all: &[&RunResult], question: Question)
             let (Some(is), Some(was)) = (side(results, &case, ours), side(results, &case, theirs)) else { continue };
             let Some(by) = change(results, &case, ours, theirs) else { continue };
             let target = match (other, question) {
-                ("cubic", _) => targets::change(question, &case.case, case.bytes),
-                ("bbr", Question::Together | Question::OnBbr) => Some(targets::WORSE_MOST),
+                ("cubic", _) => starts::change(question, &case.case, case.bytes),
+                ("bbr", Question::Together | Question::OnBbr) => Some(starts::WORSE_MOST),
                 _ => None,
             };
             rows.push(Row {
@@ -152,7 +153,7 @@ fn further(
         });
     }
     if other == "cubic" && question != Question::Fairness {
-        let most = targets::repeats_most(was.again);
+        let most = starts::repeats_most(was.again);
         summary.findings.push(Finding {
             what: format!("{what}: repeats a transfer"),
             found: format!("{:.2}", is.again),
@@ -233,12 +234,12 @@ pub(super) fn fairness(text: &mut String, results: &[&RunResult], other: &str) -
                 continue;
             }
             let (label, half) = (name(&case), by.half_width.unwrap_or(0.0));
-            summary.bars.push(Bar { label, value: by.value, half, mark: Some(targets::NEIGHBOUR_WORSE_MOST) });
+            summary.bars.push(Bar { label, value: by.value, half, mark: Some(starts::NEIGHBOUR_WORSE_MOST) });
             summary.findings.push(Finding {
                 what: format!("fairness, {} beside {other}", case.case),
                 found: with_interval(by),
-                target: format!("{} or less", percent(targets::NEIGHBOUR_WORSE_MOST)),
-                beyond: by.value - targets::NEIGHBOUR_WORSE_MOST,
+                target: format!("{} or less", percent(starts::NEIGHBOUR_WORSE_MOST)),
+                beyond: by.value - starts::NEIGHBOUR_WORSE_MOST,
             });
         }
         print(text, rows);

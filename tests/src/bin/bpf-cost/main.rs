@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::process::ExitCode;
-use std::thread;
+use std::{fs, thread};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -23,8 +22,7 @@ use spand_agent::config::{ApplyMethod, Config, GrowthRule};
 use spand_proto::start::{Mode, Shape};
 use spand_proto::units::{Micros, Segments};
 use spand_tests::ending::{arguments, exit_code};
-use spand_tests::lab::cgroup::Cgroup;
-use spand_tests::lab::namespace::Namespace;
+use spand_tests::lab::namespace::{Cgroup, Namespace};
 
 static PASS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pass.bpf.o"));
 

@@ -1,6 +1,13 @@
 //! Frames of many TCP connections, both directions in turn: every segment carries data and acknowledges all of the other's.
 
 use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+use std::{mem, thread};
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use spand_tests::lab::wire::packet_port;
 
 /// Bytes before a segment's data: Ethernet, IPv4 and TCP without options.
 const HEADERS_BYTES: usize = 14 + 20 + 20;
@@ -81,4 +88,63 @@ impl Frames {
 fn ends(number: usize) -> ([u8; 4], [u8; 4]) {
     let [_, high, middle, low] = u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes();
     ([10, high, middle, low], [11, middle, low, 9])
+}
+
+// The sending end: frames from one thread as fast as the kernel takes them, or at a rate.
+
+/// Frames per system call.
+const BATCH: usize = 64;
+
+/// What was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) frames: u64,
+    pub(super) took: Duration,
+}
+
+/// Sends from `device` for `time`; at `rate` frames a second where there is one.
+pub(super) fn send(device: &str, mut frames: Frames, time: Duration, rate: Option<u32>) -> Result<Sent> {
+    let port = packet_port(device)?;
+    let batch = if rate.is_some() { 1 } else { BATCH };
+    let mut buffers: Vec<Vec<u8>> = (0..batch).map(|_| frames.blank()).collect();
+    let mut pieces: Vec<libc::iovec> = buffers
+        .iter_mut()
+        .map(|buffer| libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() })
+        .collect();
+    let mut messages: Vec<libc::mmsghdr> = pieces
+        .iter_mut()
+        .map(|piece| {
+            // SAFETY: numbers and pointers; zero and null are values of theirs.
+            let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
+            message.msg_hdr.msg_iov = piece;
+            message.msg_hdr.msg_iovlen = 1;
+            message
+        })
+        .collect();
+    let started = Instant::now();
+    let mut sent = 0;
+    while started.elapsed() < time {
+        for buffer in &mut buffers {
+            frames.fill(buffer);
+        }
+        let count = u32::try_from(messages.len())?;
+        let mut done: u32 = 0;
+        while done < count {
+            let rest = messages.get_mut(done as usize..).unwrap_or_default();
+            // SAFETY: as many messages as `rest` holds, each with one piece of a buffer that outlives the call.
+            let answer = unsafe { libc::sendmmsg(port.as_raw_fd(), rest.as_mut_ptr(), count - done, 0) };
+            match Errno::result(answer) {
+                Ok(taken) => done += u32::try_from(taken)?,
+                // The device was full: the frame is offered again.
+                Err(Errno::ENOBUFS | Errno::EAGAIN) => {}
+                Err(error) => return Err(error).context("cannot send"),
+            }
+        }
+        sent += u64::from(done);
+        if let Some(rate) = rate {
+            let due = started + Duration::from_secs_f64(sent as f64 / f64::from(rate));
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
+    }
+    Ok(Sent { frames: sent, took: started.elapsed() })
 }

@@ -10,8 +10,6 @@
 
 mod frames;
 mod measure;
-mod reader;
-mod sender;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,9 +23,8 @@ use spand_tests::ending::{arguments, exit_code};
 use spand_tests::lab::link::{End, veth};
 use spand_tests::lab::namespace::Namespace;
 
-use self::frames::{LONGEST_BYTES, SHORTEST_BYTES};
+use self::frames::{LONGEST_BYTES, SHORTEST_BYTES, Sent};
 use self::measure::{Row, backend, in_process, measure, stay_on, with_gateway};
-use self::sender::Sent;
 
 const NEAR: &str = "near0";
 const FAR: &str = "far0";

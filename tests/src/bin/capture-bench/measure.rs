@@ -1,23 +1,25 @@
 //! One row: what is sent, what reads it, and what became of it.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
-use spand_capture::{Backend, LiveOptions, PfRingOptions};
+use spand_capture::{Backend, LiveCapture, LiveOptions, Next, PacketSource, PfRingOptions, SourceStats};
+use spand_core::config::EngineConfig;
+use spand_core::engine::Engine;
+use spand_core::wire::Frame;
 use spand_proto::units::Micros;
 use spand_tests::lab::namespace::Namespace;
-use spand_tests::product::{self, Asking, MeasuredGateway};
+use spand_tests::product;
+use spand_tests::product::{Asking, MeasuredGateway};
 
-use super::frames::Frames;
-use super::reader;
-use super::sender::{self, Sent};
-use super::{Arguments, FAR, Load, NEAR, READER_CPU, Way};
+use super::frames::{Frames, Sent};
+use super::{Arguments, FAR, Load, NEAR, READER_CPU, Way, frames};
 
 const SENDER_CPU: usize = 0;
 
@@ -62,7 +64,7 @@ pub(super) fn measure(
     time: Duration,
     rate: Option<u32>,
     with_engine: bool,
-) -> Result<(Sent, reader::Read)> {
+) -> Result<(Sent, Read)> {
     let options = options(arguments, way);
     let stop = Arc::new(AtomicBool::new(false));
     let (ready, opened) = mpsc::channel();
@@ -70,7 +72,7 @@ pub(super) fn measure(
     let stopped = Arc::clone(&stop);
     let reading = namespace.spawn("reader", move || {
         stay_on(READER_CPU)?;
-        reader::read(&options, with_engine, with_delays, &stopped, || {
+        read(&options, with_engine, with_delays, &stopped, || {
             // Nobody waits any more where this fails.
             _ = ready.send(());
         })
@@ -128,7 +130,7 @@ pub(super) fn with_gateway(arguments: &Arguments, namespace: &Namespace, way: Wa
 fn send(namespace: &Namespace, frames: Frames, time: Duration, rate: Option<u32>) -> Result<Sent> {
     let sending = namespace.spawn("sender", move || {
         stay_on(SENDER_CPU)?;
-        sender::send(NEAR, frames, time, rate)
+        frames::send(NEAR, frames, time, rate)
     })?;
     sending.join().map_err(|_| anyhow!("the sender panicked"))?
 }
@@ -164,4 +166,66 @@ pub(super) fn stay_on(core: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(core)?;
     sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot run on core {core}"))
+}
+
+// The reading end in this process: a backend alone, or with the engine in the same thread.
+
+/// What was read.
+#[derive(Clone, Debug)]
+pub(super) struct Read {
+    pub(super) stats: SourceStats,
+    /// Processor time of the reading thread, waiting in the kernel included.
+    pub(super) processor: Duration,
+    /// Packets that the engine took for TCP segments.
+    pub(super) segments: Option<u64>,
+    /// From the kernel's time stamp to the packet in hand, sorted; only where asked for.
+    pub(super) delays: Vec<Duration>,
+}
+
+/// Reading goes on for so long after the last frame: the host's counters are read once a second.
+const AFTER: Duration = Duration::from_millis(1_500);
+
+/// Reads until `stop` and a while longer. `ready` is signalled when the capture is open.
+pub(super) fn read(
+    options: &LiveOptions,
+    with_engine: bool,
+    with_delays: bool,
+    stop: &AtomicBool,
+    ready: impl FnOnce(),
+) -> Result<Read> {
+    let mut capture = LiveCapture::open(options)?;
+    let internal = vec!["10.0.0.0/8".parse()?];
+    let mut engine = with_engine.then(|| Engine::new(EngineConfig { internal, ..EngineConfig::default() }));
+    let mut delays = Vec::new();
+    ready();
+    let before = processor_time()?;
+    let mut stopped: Option<Instant> = None;
+    loop {
+        match capture.next_packet()? {
+            Next::Packet(packet) => {
+                if let Some(engine) = &mut engine {
+                    let link_type = packet.link_type.0;
+                    let frame = Frame { link_type, wire_len: packet.wire_len, input: 0, data: packet.data };
+                    engine.handle_frame(packet.timestamp, &frame);
+                    while engine.poll_event().is_some() {}
+                }
+                if with_delays {
+                    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+                    delays.push(now.saturating_sub(Duration::from_nanos(packet.timestamp.0)));
+                }
+            }
+            Next::Idle | Next::End => {
+                if stop.load(Ordering::Relaxed) && stopped.get_or_insert_with(Instant::now).elapsed() > AFTER {
+                    break;
+                }
+            }
+        }
+    }
+    delays.sort_unstable();
+    let segments = engine.map(|engine| engine.counters().segments);
+    Ok(Read { stats: capture.stats(), processor: processor_time()?.saturating_sub(before), segments, delays })
+}
+
+fn processor_time() -> Result<Duration> {
+    Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).context("no clock of the thread")?.into())
 }

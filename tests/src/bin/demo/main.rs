@@ -4,11 +4,9 @@
 //! The demo applies the gateway's rule to the kernel's windows, before the advised transfers and after them. It fails if an estimate
 //! differs by over 25 %. With routes it only prints the second comparison. Every number printed was measured in this run.
 
-mod advice;
 mod benefit;
 mod compare;
 mod load;
-mod outcome;
 mod sequence;
 mod two;
 
@@ -23,7 +21,7 @@ use anyhow::{Context, Error, Result, bail};
 use clap::Parser;
 use ipnet::IpNet;
 use spand_tests::ending::{TooBusy, arguments, exit_code};
-use spand_tests::lab::cgroup::Cgroup;
+use spand_tests::lab::namespace::Cgroup;
 use spand_tests::lab::path::{PathConfig, Queue, parse_rate};
 use spand_tests::lab::tap::Tap;
 use spand_tests::lab::topology::{ClientNetwork, MIRROR_DEVICE, NetworkPlan, Topology};
@@ -139,7 +137,7 @@ fn one_gateway(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> Resu
     compare::print(&learnt);
 
     println!("\nAdvice by transfer size\n");
-    advice::print(product.api(), &lab)?;
+    benefit::print(product.api(), &lab)?;
     println!();
     let agent = program(arguments.agent.as_deref(), "spand-agent")?;
     let starts = (arguments.mode, arguments.control);
@@ -296,7 +294,7 @@ fn compare_connections(
     println!(
         "\nInitial window really used, counted on the wire (connections of 100 KB and more: segments before the first ACK)\n"
     );
-    outcome::print_first_flights(&networks, &first, &senders, granted);
+    sequence::print_first_flights(&networks, &first, &senders, granted);
     if method == ApplyMethod::Bpf {
         println!(
             "\n  no start is larger than the receiver's window, at first 64 KB; segments beyond the tenth are paced, and those"

@@ -9,7 +9,6 @@
 //! processor time, of several threads that of the busiest one, the best of several runs; the time on the wall is beside it. tcptrace
 //! (Debian's package, where it is installed) reads the same trace from a file.
 
-mod trace;
 mod yardstick;
 
 use std::num::NonZeroU32;
@@ -25,10 +24,10 @@ use spand_core::config::{EngineConfig, Limits, Shard};
 use spand_core::engine::Engine;
 use spand_core::shard::{Partition, Takers};
 use spand_tests::ending::{arguments, exit_code};
-use spand_tests::process::{children, resident_bytes, thread_time};
+use spand_tests::memory::{children, resident_bytes, thread_time};
 use spand_tests::trace::TraceSummary;
 
-use trace::Trace;
+use yardstick::Trace;
 
 #[derive(Parser)]
 struct Arguments {

@@ -6,7 +6,10 @@
 //! number of both directions, bytes, packets, and packets sent again. It is a yardstick, not an engine: IPv4 and TCP without
 //! options on Ethernet, a hash for a key.
 
-use super::trace::Trace;
+use anyhow::Context;
+use spand_core::wire::Frame;
+use spand_proto::units::Timestamp;
+use spand_tests::trace::{TraceConfig, TraceSummary, write_trace};
 
 /// Packets taken at a time.
 const BATCH: usize = 64;
@@ -106,4 +109,49 @@ fn look(data: &[u8]) -> Option<Looked> {
     let headers = 20 + u32::from(head[46] >> 4) * 4;
     let payload = half(16).checked_sub(headers)?;
     Some(Looked { key, side: usize::from(from > to), seq: word(38), ack: word(42), payload })
+}
+
+// A generated trace in memory, as the bytes of a pcap file.
+
+/// Octets kept of each packet.
+const SNAP_LEN: usize = 96;
+
+/// The file.
+pub(super) struct Trace {
+    bytes: Vec<u8>,
+    /// What was written.
+    pub(super) summary: TraceSummary,
+}
+
+impl Trace {
+    /// Generates one.
+    ///
+    /// # Errors
+    /// None that memory could give.
+    pub(super) fn generate(packets: u64, connections: u32) -> anyhow::Result<Self> {
+        let config = TraceConfig { packets, connections, loss: 0.01, networks: 5_000, snap_len: SNAP_LEN, seed: 1 };
+        let mut bytes = Vec::new();
+        let summary = write_trace(&mut bytes, &config).context("the trace cannot be written")?;
+        Ok(Self { bytes, summary })
+    }
+
+    /// The whole file.
+    pub(super) fn file(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Its records.
+    pub(super) fn records(&self) -> impl Iterator<Item = (Timestamp, Frame<'_>)> {
+        const FILE_HEADER: usize = 24;
+        let mut rest = self.bytes.get(FILE_HEADER..).unwrap_or_default();
+        std::iter::from_fn(move || {
+            let (header, after) = rest.split_first_chunk::<16>()?;
+            let &[s0, s1, s2, s3, n0, n1, n2, n3, c0, c1, c2, c3, w0, w1, w2, w3] = header;
+            let word = u32::from_le_bytes;
+            let data = after.get(..usize::try_from(word([c0, c1, c2, c3])).ok()?)?;
+            rest = after.get(data.len()..)?;
+            let at = u64::from(word([s0, s1, s2, s3])) * 1_000_000_000 + u64::from(word([n0, n1, n2, n3]));
+            Some((Timestamp(at), Frame { link_type: 1, wire_len: word([w0, w1, w2, w3]), input: 0, data }))
+        })
+    }
 }

@@ -3,19 +3,21 @@
 //!
 //! Each run leaves one file, so a campaign can be cut at any point and go on later.
 
-mod lanes;
-
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use parking_lot::Mutex;
 use spand_tests::ending::{arguments, exit_code};
-use spand_tests::papers::plan::{self, Planned};
+use spand_tests::papers::plan::Planned;
 use spand_tests::papers::result::Results;
 use spand_tests::papers::row::{Programs, Row, Verdict};
-use spand_tests::papers::{ns, page, plots, rows};
+use spand_tests::papers::{ns, page, plan, plots, rows};
 use spand_tests::product::{interrupt, program};
 
 /// The exit status of a wrong command line.
@@ -106,7 +108,7 @@ fn work() -> Result<ExitCode> {
         let oracle = program(arguments.oracle.as_deref(), "spand-oracle")?;
         let programs = Programs::beside(&std::path::absolute(&oracle).context("the oracle's place")?);
         let lanes = if arguments.kernel { 1 } else { usize::from(arguments.lanes) };
-        failed = lanes::run(&runs, &results, &programs, lanes, deadline)?;
+        failed = run(&runs, &results, &programs, lanes, deadline)?;
     }
     for (id, verdict) in page::write(&arguments.page, &results, &rows)? {
         println!("{id}: {}", verdict.word().trim_matches('*'));
@@ -121,4 +123,79 @@ fn work() -> Result<ExitCode> {
     }
     println!("{} written", arguments.page.display());
     Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+// Runs what is missing, some runs side by side.
+
+/// Runs everything of `runs` that has no result. Returns how many runs failed.
+pub(crate) fn run(
+    runs: &[Planned<'_>],
+    results: &Results,
+    programs: &Programs,
+    lanes: usize,
+    deadline: Option<Instant>,
+) -> Result<usize> {
+    let missing: Vec<&Planned<'_>> = runs.iter().filter(|planned| results.read(planned).is_none()).collect();
+    println!("{} runs, {} of them to do", runs.len(), missing.len());
+    let next = AtomicUsize::new(0);
+    let progress = Mutex::new(Progress { done: 0, failed: 0, seconds: 0.0, all: missing.len() });
+    let lane = || {
+        while !interrupt::came() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            let Some(planned) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
+            let ran = planned.run(programs).and_then(|(result, seconds)| {
+                results.write(&result, seconds)?;
+                Ok(seconds)
+            });
+            progress.lock().ended(planned, ran);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..lanes {
+            scope.spawn(lane);
+        }
+    });
+    let progress = progress.into_inner();
+    progress.close();
+    let left = progress.all - progress.done;
+    if left > progress.failed {
+        println!("{} of {} runs were not begun; run this again to go on", left - progress.failed, progress.all);
+    }
+    ensure!(progress.done + progress.failed > 0 || missing.is_empty(), "no run came to its end");
+    Ok(progress.failed)
+}
+
+struct Progress {
+    done: usize,
+    failed: usize,
+    seconds: f64,
+    all: usize,
+}
+
+impl Progress {
+    fn ended(&mut self, planned: &Planned<'_>, ran: Result<f64>) {
+        match ran {
+            Ok(seconds) => {
+                self.done += 1;
+                self.seconds += seconds;
+            }
+            Err(error) => {
+                self.failed += 1;
+                self.close();
+                eprintln!("{}: {error:#}", planned.name());
+            }
+        }
+        let mut terminal = std::io::stdout();
+        if terminal.is_terminal() {
+            let percent = 100 * (self.done + self.failed) / self.all.max(1);
+            write!(terminal, "\r\x1b[K{percent:3} % of {} runs; {}", self.all, planned.name()).ok();
+            terminal.flush().ok();
+        }
+    }
+
+    /// Leaves the line of progress behind.
+    fn close(&self) {
+        if std::io::stdout().is_terminal() {
+            println!("\r\x1b[K{} of {} runs done, {:.0} s in all", self.done, self.all, self.seconds);
+        }
+    }
 }

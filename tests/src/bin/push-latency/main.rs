@@ -17,7 +17,7 @@ use spand_tests::ending::{arguments, exit_code};
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::networks::fill_store;
 use spand_tests::starts::subscriber::Target;
-use spand_tests::starts::{Ledger, at_per_mille, mirror, remote, subscriber};
+use spand_tests::starts::{Ledger, at_per_mille, remote, subscriber};
 
 #[derive(Debug, Parser)]
 #[command(about = "Measures the way of a start from the SYN on the wire to the agent (needs root)")]
@@ -73,7 +73,7 @@ fn work() -> Result<()> {
 
     let sending = Arc::clone(&ledger);
     let (hosts, rate) = (usize::from(arguments.subscribers), arguments.rate);
-    let sender = namespace.spawn("mirror", move || mirror::send(&port(1), hosts, networks, rate, &sending))?;
+    let sender = namespace.spawn("mirror", move || subscriber::send(&port(1), hosts, networks, rate, &sending))?;
     sender.join().map_err(|_| anyhow::anyhow!("the sender panicked"))??;
     std::thread::sleep(Duration::from_secs(1));
     subscribers.stop();

@@ -11,7 +11,6 @@
 //!
 //! CPU is the process's own: what others do on the machine lengthens the seconds and not the microseconds.
 
-mod cpu;
 mod hosts;
 mod run;
 mod world;

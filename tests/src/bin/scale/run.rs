@@ -4,15 +4,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use nix::time::{ClockId, clock_gettime};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use spand_gateway::publisher::{Batch, Published, ToHosts};
-use spand_tests::process::resident_bytes;
-use spand_tests::progress::progress;
+use spand_tests::ending::progress;
+use spand_tests::memory::resident_bytes;
 use tokio::runtime::{Builder, Runtime};
 
 use super::Arguments;
-use super::cpu::{Cost, PROCESS, THREAD, cpu, cpu_since};
 use super::hosts::{Counts, Hosts};
 use super::world::{SimClock, World};
 
@@ -264,4 +264,40 @@ fn mib(bytes: u64) -> f64 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
 fn whole(count: f64) -> u64 {
     count as u64
+}
+
+// What work costs in CPU time.
+
+/// CPU time of all threads, and of the one that asks.
+pub(super) const PROCESS: ClockId = ClockId::CLOCK_PROCESS_CPUTIME_ID;
+pub(super) const THREAD: ClockId = ClockId::CLOCK_THREAD_CPUTIME_ID;
+
+/// CPU time of one kind of work of the engine's thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cost {
+    pub(super) count: u64,
+    cpu: Duration,
+}
+
+impl Cost {
+    /// Does it, and counts it.
+    pub(super) fn of<T>(&mut self, count: usize, work: impl FnOnce() -> T) -> T {
+        let begun = cpu(THREAD);
+        let done = work();
+        self.cpu += cpu_since(THREAD, begun);
+        self.count += count as u64;
+        done
+    }
+
+    pub(super) fn each_us(self) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / self.count as f64
+    }
+}
+
+pub(super) fn cpu(clock: ClockId) -> Duration {
+    clock_gettime(clock).map_or(Duration::ZERO, Duration::from)
+}
+
+pub(super) fn cpu_since(clock: ClockId, earlier: Duration) -> Duration {
+    cpu(clock).saturating_sub(earlier)
 }

@@ -9,10 +9,10 @@ use super::standing::{Standing, restarted};
 use super::{Programs, Row, Size};
 use crate::cluster::gateway::{grpc, port};
 use crate::cluster::traffic::by_connection;
-use crate::process::resident_bytes;
-use crate::progress::wait;
+use crate::ending::wait;
+use crate::memory::resident_bytes;
 use crate::starts::subscriber::{self, Target};
-use crate::starts::{Ledger, at_per_mille, mirror};
+use crate::starts::{Ledger, at_per_mille};
 
 /// Seconds in which each network gets one SYN, at the first gateway: more would use up its budget, as no SYN is answered.
 const TURN_S: usize = 25;
@@ -38,7 +38,7 @@ pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
     let subscribers = subscriber::start(&standing.site.namespace, HOSTS, target, &ledger)?;
     let sending = Arc::clone(&ledger);
     let sender =
-        standing.site.namespace.spawn("mirror", move || mirror::send(&port(1), HOSTS, networks, rate, &sending))?;
+        standing.site.namespace.spawn("mirror", move || subscriber::send(&port(1), HOSTS, networks, rate, &sending))?;
     wait("with servers", before);
     let went = Instant::now();
     standing.listeners.iter().for_each(crate::cluster::listener::Listener::begin);

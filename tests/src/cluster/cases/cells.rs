@@ -17,12 +17,12 @@ use spand_share::format::BatchWriter;
 use super::{Programs, Row, Size};
 use crate::cluster::gateway::{Gateway, Metrics, Setup, grpc, port};
 use crate::cluster::made::network;
+use crate::ending::{progress, wait};
 use crate::lab::namespace::Namespace;
+use crate::memory::{resident_bytes, thread_time};
 use crate::networks::seen;
-use crate::process::{resident_bytes, thread_time};
-use crate::progress::{progress, wait};
 use crate::starts::subscriber::{self, Target};
-use crate::starts::{Ledger, at_per_mille, mirror};
+use crate::starts::{Ledger, at_per_mille};
 
 /// Networks that starts go to.
 const ASKED: usize = 5_000;
@@ -193,7 +193,7 @@ fn foreign_cells(programs: &Programs, size: Size) -> Result<Vec<Row>> {
     let target = Target { grpc: grpc(1), networks: ASKED, at_once: 0 };
     let subscribers = subscriber::start(&namespace, HOSTS, target, &ledger)?;
     let sending = Arc::clone(&ledger);
-    let sender = namespace.spawn("mirror", move || mirror::send(&port(1), HOSTS, ASKED, SYNS, &sending))?;
+    let sender = namespace.spawn("mirror", move || subscriber::send(&port(1), HOSTS, ASKED, SYNS, &sending))?;
     let (mut quiet, mut loaded) = (Vec::new(), Vec::new());
     for number in 0..2 * plan.windows {
         let with_load = number % 2 == 1;

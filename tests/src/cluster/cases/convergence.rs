@@ -10,7 +10,7 @@ use crate::cluster::gateway::Gateway;
 use crate::cluster::listener::{Advertised, Listener};
 use crate::cluster::site::Site;
 use crate::cluster::traffic::{Played, Traffic, by_network};
-use crate::progress::wait;
+use crate::ending::wait;
 use crate::starts::at_per_mille;
 
 /// A change of the share that is advertised at once, as by default.

@@ -12,8 +12,8 @@ use spand_gateway::publisher::{MonotonicClock, PacketClock};
 use super::{Programs, Row, Size};
 use crate::cluster::made::MadeCells;
 use crate::cluster::site::Site;
-use crate::process::resident_bytes;
-use crate::progress::progress;
+use crate::ending::progress;
+use crate::memory::resident_bytes;
 
 /// The number that the flood is sent under: no gateway has it.
 const NUMBER: u16 = 2;

@@ -10,7 +10,7 @@ use super::{Programs, Row, Size};
 use crate::cluster::gateway::{Gateway, Known, Setup};
 use crate::cluster::site::Site;
 use crate::cluster::traffic::{Played, Traffic, everywhere};
-use crate::progress::{progress, wait};
+use crate::ending::{progress, wait};
 
 /// A share that differs by more is a jump.
 const JUMP: f64 = 0.02;

@@ -9,8 +9,8 @@ use spand_share::nats::NatsConfig;
 use super::{Programs, Row, Size};
 use crate::cluster::offer::{Offer, Offered};
 use crate::cluster::site::Site;
-use crate::process::threads_time;
-use crate::progress::wait;
+use crate::ending::wait;
+use crate::memory::threads_time;
 
 /// Gateways that are made up; the first one is real.
 const MADE: [u16; 3] = [2, 3, 4];

@@ -11,10 +11,10 @@ use crate::cluster::gateway::Gateway;
 use crate::cluster::listener::Listener;
 use crate::cluster::site::{Site, keep_copy};
 use crate::cluster::traffic::{Played, Traffic, by_connection};
+use crate::ending::wait;
 use crate::lab::link::tun;
 use crate::lab::namespace::Namespace;
 use crate::lab::path::{Emulator, Hop, Impairments, LinkConfig, PathConfig, PathEnds, Queue};
-use crate::progress::wait;
 
 const NAMES: [&str; 2] = ["a", "b"];
 /// Addresses of both ends of the path.

@@ -12,7 +12,7 @@ use crate::cluster::gateway::{Gateway, Known};
 use crate::cluster::listener::Listener;
 use crate::cluster::site::Site;
 use crate::cluster::traffic::{Place, Played, Traffic, everywhere};
-use crate::progress::{progress, wait};
+use crate::ending::{progress, wait};
 
 /// How often gateways are asked.
 const EVERY: Duration = Duration::from_millis(250);

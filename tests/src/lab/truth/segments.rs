@@ -16,7 +16,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilde
 use nix::time::{ClockId, clock_gettime};
 
 use super::record::{CongestionState, FlowId, Limit, Record, Row, Source};
-use crate::lab::cgroup;
+use crate::lab::namespace;
 use crate::lab::path::nanoseconds;
 
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sender.bpf.o"));
@@ -81,7 +81,7 @@ struct Attached {
 
 impl Attached {
     fn attach(port: u16) -> Result<Self> {
-        let root = cgroup::root()?;
+        let root = namespace::root()?;
         let mut open = ObjectBuilder::default().name("spand_lab")?.open_memory(PROGRAMS)?;
         let mut constants = open
             .maps_mut()

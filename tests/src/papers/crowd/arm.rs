@@ -14,11 +14,11 @@ use spand_proto::estimate::RuleKind;
 use spand_proto::start::Shape;
 use tempfile::TempDir;
 
-use super::starts::Start;
+use super::connections::Start;
 use super::{Carried, Connection, Crowd, FIRST, Tally};
 use crate::accuracy::result::Health;
-use crate::lab::cgroup::Cgroup;
 use crate::lab::host::Mirrored;
+use crate::lab::namespace::Cgroup;
 use crate::lab::topology::{ClientNetwork, NetworkPlan, SERVER_V4, Topology};
 use crate::lab::traffic::{Client, Conduct, Plan, Server, Step};
 use crate::papers::row::Programs;

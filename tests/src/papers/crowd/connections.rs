@@ -1,9 +1,22 @@
 //! When connections begin, how long they live, and to which client they go.
 
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Mutex;
+use std::thread;
+use std::thread::Scope;
+use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, ensure};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use serde_json::Value;
+use spand_proto::start::NO_THRESHOLD;
+
+use super::arm::Stand;
+use crate::lab::topology::SERVER_V4;
+use crate::lab::truth::{CongestionState, FlowId, Record, Row, SegmentTruth, Source};
+use crate::product::interrupt;
 
 /// The laws by which connections come and go.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +66,177 @@ impl Lives {
                 client: places.random_range(0..clients.max(1)),
             });
         }
+    }
+}
+
+// With which window and threshold each connection sent its first segment, as the kernel says it.
+
+/// No path here has such a window.
+const THRESHOLD_MAX: u32 = 0xffff;
+
+/// The state of a sender before its first segment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Start {
+    /// Congestion window in segments.
+    pub(super) window: u32,
+    /// Slow-start threshold in segments, where there is one.
+    pub(super) threshold: Option<u32>,
+}
+
+/// What was observed of an arm.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    /// The start of each connection.
+    pub(super) starts: Vec<Start>,
+    /// Connections that went through a recovery without a threshold, which bounds nothing: Reno sets one at each loss, but where the
+    /// kernel skips its program (docs/limits.md, "Patched kernels").
+    pub(super) unbounded: u32,
+}
+
+/// The observation under way.
+#[derive(Debug)]
+pub(super) struct Starts {
+    record: Record,
+    truth: SegmentTruth,
+}
+
+impl Starts {
+    /// Observes senders on `port`.
+    pub(super) fn observe(port: u16) -> Result<Self> {
+        let record = Record::only(|row| is_first(row) || is_unbounded(row));
+        let truth = SegmentTruth::start(record.clone(), port)?;
+        Ok(Self { record, truth })
+    }
+
+    /// Ends it: what was observed of each arm.
+    pub(super) fn by_arm(self, number_of: impl Fn(IpAddr) -> Option<u8>) -> Result<BTreeMap<u8, Observed>> {
+        let Self { record, truth } = self;
+        let lost = truth.finish()? + record.dropped();
+        ensure!(lost == 0, "{lost} segments were not observed");
+        let (mut firsts, mut unbounded) = (BTreeMap::new(), BTreeSet::new());
+        // The other senders are a host of their own on the same port.
+        for row in record.rows().into_iter().filter(|row| row.flow().local.ip() == SERVER_V4) {
+            if is_unbounded(&row) {
+                if unbounded.insert(row.flow()) {
+                    eprintln!(
+                        "{:?} recovers with a threshold of {:?} and a window of {:?} segments",
+                        row.flow(),
+                        row.ssthresh,
+                        row.cwnd
+                    );
+                }
+            } else if let Some(start) = start_of(&row) {
+                firsts.insert(row.flow(), start);
+            }
+        }
+        let mut all: BTreeMap<u8, Observed> = BTreeMap::new();
+        let number = |flow: &FlowId| number_of(flow.remote.ip());
+        for (number, start) in firsts.iter().filter_map(|(flow, start)| Some((number(flow)?, start))) {
+            all.entry(number).or_default().starts.push(*start);
+        }
+        for number in unbounded.iter().filter_map(number) {
+            all.entry(number).or_default().unbounded += 1;
+        }
+        Ok(all)
+    }
+}
+
+/// The first data segment that leaves: it is among those sent, and not yet among those outstanding. Of the bytes acknowledged, the SYN is
+/// one.
+fn is_first(row: &Row) -> bool {
+    let is_data = row.data_segs_out.is_some_and(|segments| segments > 0) && row.total_retrans == Some(0);
+    row.source == Source::SegmentOut
+        && is_data
+        && row.unacked == Some(0)
+        && row.bytes_acked.is_some_and(|bytes| bytes <= 1)
+}
+
+fn is_unbounded(row: &Row) -> bool {
+    row.ca_state == Some(CongestionState::Recovery) && row.ssthresh.is_some_and(|ssthresh| ssthresh > THRESHOLD_MAX)
+}
+
+fn start_of(row: &Row) -> Option<Start> {
+    Some(Start { window: row.cwnd?, threshold: row.ssthresh.filter(|ssthresh| *ssthresh != NO_THRESHOLD.0) })
+}
+
+// What the gateways answered about their network meanwhile.
+
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// The answers, by the arm's number.
+#[derive(Debug, Default)]
+pub(super) struct Watched(Mutex<BTreeMap<u8, Answers>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Answers {
+    asked: u32,
+    shares: Sum,
+    openings: Sum,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    count: u32,
+    segments: f64,
+}
+
+impl Sum {
+    fn add(&mut self, segments: Option<f64>) {
+        if let Some(segments) = segments {
+            self.count += 1;
+            self.segments += segments;
+        }
+    }
+
+    fn mean(self) -> Option<f64> {
+        (self.count > 0).then(|| self.segments / f64::from(self.count))
+    }
+}
+
+impl Watched {
+    /// Asks an arm's gateway, where it has one, now and again until `end`.
+    pub(super) fn look_at<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        stand: &'scope Stand,
+        end: Instant,
+    ) -> Result<()> {
+        if stand.arm.advice.is_none() {
+            return Ok(());
+        }
+        let look = move || {
+            while Instant::now() < end && !interrupt::came() {
+                if let Ok(document) = stand.network() {
+                    self.take(stand.number, &document);
+                }
+                thread::sleep(PERIOD);
+            }
+        };
+        thread::Builder::new().name("watch".to_owned()).spawn_scoped(scope, look).context("cannot start a thread")?;
+        Ok(())
+    }
+
+    fn take(&self, number: u8, network: &Value) {
+        let segments = |place: &str| network.pointer(place).and_then(Value::as_f64);
+        if let Ok(mut all) = self.0.lock() {
+            let answers = all.entry(number).or_default();
+            answers.asked += 1;
+            answers.shares.add(segments("/wc_segments"));
+            answers.openings.add(segments("/opening/ssthresh_segments"));
+        }
+    }
+
+    /// Means, by figure.
+    pub(super) fn figures(&self, number: u8) -> BTreeMap<String, f64> {
+        let answers = self.0.lock().ok().and_then(|all| all.get(&number).copied()).unwrap_or_default();
+        let mut figures = BTreeMap::new();
+        if answers.asked > 0 {
+            let part = f64::from(answers.openings.count) / f64::from(answers.asked);
+            figures.insert("opening_known_part".to_owned(), part);
+        }
+        figures.extend(answers.shares.mean().map(|mean| ("share_segments".to_owned(), mean)));
+        figures.extend(answers.openings.mean().map(|mean| ("opening_segments".to_owned(), mean)));
+        figures
     }
 }
 

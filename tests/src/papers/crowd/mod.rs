@@ -4,8 +4,6 @@
 
 mod arm;
 mod connections;
-mod starts;
-mod watch;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -17,9 +15,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use self::arm::Stand;
 pub use self::arm::{Advice, Arm, Host};
 pub use self::connections::{Connection, Lives};
-use self::starts::{Observed, Start, Starts};
-use self::watch::Watched;
-use super::output::Figures;
+use self::connections::{Observed, Start, Starts, Watched};
+use super::ns::Figures;
 use super::row::Programs;
 use crate::lab::path::PathConfig;
 use crate::product::interrupt;

@@ -1,9 +1,9 @@
 //! Where slow start overflows a buffer, and byte counting that slows down (Barakat & Altman).
 
 use anyhow::{Result, ensure};
-use spand_proto::growth::overflow::first_overflow;
+use spand_proto::growth::threshold::first_overflow;
 
-use crate::papers::output::{Figures, Output, number};
+use crate::papers::ns::{Figures, Output, number};
 use crate::papers::row::{Judged, Outcomes, Row, Setting, Way};
 
 const SCRIPT: &str = "barakat.tcl";

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use anyhow::{Context, Result, ensure};
 
 use crate::benefit::statistics::Mean;
-use crate::papers::output::{Figures, Output, number};
+use crate::papers::ns::{Figures, Output, number};
 use crate::papers::row::{Judged, Outcomes, Row, Setting, Way, percent};
 
 pub(super) const SCRIPT: &str = "btcp-mice.tcl";

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::papers::output::{Figures, Output, number};
+use crate::papers::ns::{Figures, Output, number};
 use crate::papers::row::{Judged, Outcomes, Row, Setting, Way};
 
 const SCRIPT: &str = "btcp-single.tcl";

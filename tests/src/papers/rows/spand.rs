@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use anyhow::{Result, ensure};
 
 use crate::benefit::statistics::Mean;
-use crate::papers::output::{Figures, Output, number};
+use crate::papers::ns::{Figures, Output, number};
 use crate::papers::row::{Judged, Outcomes, Row, Setting, Standing, Way, percent};
 
 const SCRIPT: &str = "spand.tcl";

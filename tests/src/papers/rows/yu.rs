@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::benefit::statistics::Mean;
-use crate::papers::output::{Figures, Output, number};
+use crate::papers::ns::{Figures, Output, number};
 use crate::papers::row::{Judged, Outcomes, Row, Setting, Way, seeds};
 
 const SCRIPT: &str = "yu.tcl";

@@ -1,7 +1,6 @@
 //! The start function in the kernel against the contract's own.
 
 mod growth;
-mod measure;
 mod networks;
 
 use libbpf_rs::{MapType, Object, ObjectBuilder, ProgramInput};
@@ -273,7 +272,7 @@ fn the_kernels_start_is_the_contracts() {
 fn every_counter_of_the_programs_has_a_name() {
     let open = ObjectBuilder::default().open_memory(super::load::PROGRAMS).unwrap();
     let counters = open.maps().find(|map| map.name() == "counts").unwrap();
-    assert_eq!(counters.max_entries() as usize, super::counts::NAMES.len());
+    assert_eq!(counters.max_entries() as usize, super::events::NAMES.len());
 }
 
 /// `BPF_FUNC_ktime_get_ns`: a clock that stands still while the host is suspended.

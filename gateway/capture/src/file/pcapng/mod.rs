@@ -3,11 +3,10 @@
 //! Packets come from enhanced, simple and the obsolete packet blocks; interface descriptions have their link type and
 //! clock; everything else is stepped over unread.
 
-mod clock;
 mod interface;
 
-use super::byte_order::ByteOrder;
 use super::input::{Input, WINDOW_BYTES};
+use super::pcap::ByteOrder;
 use super::{Fault, MAX_PACKET_BYTES, Record};
 use crate::SourceStats;
 use interface::Interface;

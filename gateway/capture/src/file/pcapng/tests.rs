@@ -6,7 +6,7 @@ use spand_proto::units::Timestamp;
 
 use super::super::input::Meter;
 use super::super::open::from_reader;
-use super::interface::{OPTION_TSOFFSET, OPTION_TSRESOL};
+use super::interface::{Clock, OPTION_TSOFFSET, OPTION_TSRESOL};
 use super::*;
 use crate::{CaptureFile, LinkType, Next, PacketSource, SourceError};
 
@@ -119,7 +119,7 @@ fn an_offset_moves_the_clock() {
 
 #[test]
 fn ticks_of_any_length_become_nanoseconds() {
-    let nanos = |resolution, ticks| clock::Clock::new(Some(resolution), 0).timestamp(ticks);
+    let nanos = |resolution, ticks| Clock::new(Some(resolution), 0).timestamp(ticks);
     assert_eq!(nanos(0, 3), Timestamp(3_000_000_000));
     assert_eq!(nanos(6, 3), Timestamp(3_000));
     assert_eq!(nanos(12, 3_999), Timestamp(3));
@@ -127,7 +127,7 @@ fn ticks_of_any_length_become_nanoseconds() {
     assert_eq!(nanos(0x8a, 1_536), Timestamp(1_500_000_000));
     assert_eq!(nanos(0xff, u64::MAX), Timestamp(0));
     assert_eq!(nanos(0, u64::MAX), Timestamp(u64::MAX));
-    assert_eq!(clock::Clock::new(None, i64::MIN).timestamp(5), Timestamp(0));
+    assert_eq!(Clock::new(None, i64::MIN).timestamp(5), Timestamp(0));
 }
 
 #[test]

@@ -12,11 +12,11 @@
 //!
 //! The library reports link type 1 whatever it reads, so the type is looked up beside it.
 
-mod chunk;
 mod library;
 mod open;
 
 use std::ffi::{c_int, c_uint};
+use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
@@ -61,7 +61,7 @@ struct Chunks {
 impl Chunks {
     /// At the beginning of a chunk of this kind.
     fn new(kind: c_uint) -> Result<Self, String> {
-        match chunk::nanos_per_tick(kind) {
+        match nanos_per_tick(kind) {
             Some(nanos_per_tick) => Ok(Self { at: 0, nanos_per_tick }),
             None => Err(format!("its chunks are of kind {kind}, which is not read")),
         }
@@ -146,9 +146,9 @@ impl PfRingCapture {
         loop {
             let Some(chunks) = &mut self.chunks else { return Ok(None) };
             let (at, length) = (chunks.at, self.device.chunk_len());
-            let header = at..at.saturating_add(chunk::HEADER_BYTES);
+            let header = at..at.saturating_add(HEADER_BYTES);
             if self.device.copy_of_chunk(header, &mut self.packet)
-                && let Some(record) = chunk::record(&self.packet, at, length, chunks.nanos_per_tick)
+                && let Some(record) = record(&self.packet, at, length, chunks.nanos_per_tick)
             {
                 chunks.at = record.data.end;
                 let data = record.data.start..record.data.end.min(record.data.start.saturating_add(self.snap_len));
@@ -263,5 +263,72 @@ fn now() -> Timestamp {
 impl std::fmt::Debug for PfRingCapture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PfRingCapture").field("name", &self.name).field("stats", &self.stats).finish_non_exhaustive()
+    }
+}
+
+// Packets in a chunk: records as in a pcap file, one behind the other, in the machine's byte order.
+
+/// Kinds of chunks (`pfring_chunk_type`) that are read, and how many nanoseconds the second number of a time counts.
+fn nanos_per_tick(kind: c_uint) -> Option<u64> {
+    match kind {
+        0 => Some(1_000),
+        1 => Some(1),
+        _ => None,
+    }
+}
+
+/// A packet in its chunk.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Record {
+    /// Its bytes.
+    data: Range<usize>,
+    /// Nanoseconds since 1970.
+    time_ns: u64,
+    /// Length on the wire.
+    wire_len: u32,
+}
+
+/// Bytes of a record before its data.
+const HEADER_BYTES: usize = 16;
+
+/// The record whose first bytes, at `at` in a chunk of `chunk_len` bytes, are `header`; the next begins where its data ends.
+/// `None` where it does not fit. `header` is a copy: in the chunk the numbers may change after they were checked.
+fn record(header: &[u8], at: usize, chunk_len: usize, nanos_per_tick: u64) -> Option<Record> {
+    let start = at.checked_add(HEADER_BYTES)?;
+    let (numbers, rest) = header.as_chunks::<4>();
+    let ([seconds, ticks, captured, wire_len], []) = (numbers, rest) else { return None };
+    let [seconds, ticks, captured, wire_len] =
+        [seconds, ticks, captured, wire_len].map(|number| u32::from_ne_bytes(*number));
+    let end = start.checked_add(usize::try_from(captured).ok()?)?;
+    let time_ns = u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * nanos_per_tick;
+    (end <= chunk_len).then_some(Record { data: start..end, time_ns, wire_len })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_follow_each_other_and_end_with_the_chunk() {
+        let mut chunk = Vec::new();
+        for (seconds, data) in [(1_u32, b"abc".as_slice()), (2, b"")] {
+            let length = u32::try_from(data.len()).unwrap();
+            chunk.extend([seconds, 7, length, length + 60].iter().flat_map(|number| number.to_ne_bytes()));
+            chunk.extend_from_slice(data);
+        }
+        let record_in = |chunk: &[u8], at: usize, nanos| {
+            let header = chunk.get(at..)?.get(..HEADER_BYTES)?;
+            record(header, at, chunk.len(), nanos)
+        };
+        let first = record_in(&chunk, 0, 1_000).unwrap();
+        assert_eq!((&chunk[first.data.clone()], first.time_ns, first.wire_len), (b"abc".as_slice(), 1_000_007_000, 63));
+        let second = record_in(&chunk, first.data.end, 1).unwrap();
+        assert_eq!((second.data.len(), second.time_ns), (0, 2_000_000_007));
+        assert_eq!(record_in(&chunk, second.data.end, 1), None);
+        for cut in 0..first.data.end {
+            assert_eq!(record_in(&chunk[..cut], 0, 1), None, "{cut}");
+        }
+        assert_eq!(record(&[0; HEADER_BYTES], usize::MAX, usize::MAX, 1), None);
+        assert_eq!(record(&[0; 12], 0, 100, 1), None);
     }
 }

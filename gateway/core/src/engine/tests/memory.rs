@@ -1,6 +1,8 @@
 //! Accounts in bytes, and what happens where one is full.
 
 use super::*;
+use crate::event::StartImminent;
+use crate::flow::sample_rate::SampleRate;
 use crate::memory::{FEW_BYTES, FEW_SEGMENTS};
 
 /// A segment of the n-th connection.
@@ -143,4 +145,166 @@ fn the_connection_idle_longest_goes_where_senders_take_too_much() {
     let (connections, evicted) = (engine.connections() as u64, engine.counters().connections_evicted);
     assert!(connections > 5 && connections + evicted == 99, "{connections} and {evicted}");
     assert_eq!(engine.counters().ignored(Ignored::NoRoom), evicted);
+}
+
+// No more at a time than there is room for.
+
+/// `count` connections of which both directions were seen, at one moment.
+fn connections(engine: &mut Engine, count: u16) {
+    for port in 1..=count {
+        for mut segment in handshake(100) {
+            let client = if segment.source.port == 80 { &mut segment.destination } else { &mut segment.source };
+            client.port = port;
+            feed(engine, &[Segment { at: ms(0), ..segment }]);
+        }
+    }
+}
+
+fn limited_events(limit: usize) -> Limits {
+    Limits { events: NonZeroUsize::new(limit).unwrap(), ..Limits::default() }
+}
+
+#[test]
+fn every_report_comes_at_the_end_within_the_limit_of_events() {
+    let mut engine = with_reports(EngineConfig { limits: limited_events(EVENTS_PER_STEP), ..EngineConfig::default() });
+    connections(&mut engine, 100);
+    while engine.poll_event().is_some() {}
+    engine.finish(ms(1));
+    assert_eq!(engine.connections(), 100, "none ends before there is room");
+    let mut reports = 0;
+    while let Some(event) = engine.poll_event() {
+        reports += usize::from(matches!(event, Event::DirectionEnded(_)));
+        assert!(engine.events.len() < EVENTS_PER_STEP);
+    }
+    assert_eq!((reports, engine.connections()), (200, 0));
+    assert_eq!((engine.counters().connections_ended, engine.counters().ignored(Ignored::EventQueueFull)), (100, 0));
+}
+
+#[test]
+fn silence_ends_no_more_connections_at_a_time_than_there_is_room_for() {
+    let mut engine = with_reports(EngineConfig { limits: limited_events(40), ..EngineConfig::default() });
+    connections(&mut engine, 100);
+    while engine.poll_event().is_some() {}
+    let (later, mut reports) = (ms(10_000_000), 0);
+    for _ in 0..100 {
+        engine.handle_timeout(later);
+        assert!(engine.events.len() <= 40);
+        reports += std::iter::from_fn(|| engine.poll_event())
+            .filter(|event| matches!(event, Event::DirectionEnded(_)))
+            .count();
+    }
+    assert_eq!((reports, engine.connections(), engine.counters().ignored(Ignored::EventQueueFull)), (200, 0, 0));
+}
+
+#[test]
+fn networks_age_no_faster_than_there_is_room_for_their_events() {
+    let mut engine = Engine::new(EngineConfig { limits: limited_events(7), ..EngineConfig::default() });
+    let sampled = |n: u8, connection: u64| crate::flow::sample::WindowSample {
+        at: ms(0),
+        network: Network::of(IpAddr::from([198, 51, n, 1])),
+        remote: [198, 51, n, 1].into(),
+        connection: ConnectionId(connection),
+        window: Window::from_bytes(10_000.0).unwrap(),
+        mss: Bytes(1_000),
+        reason: SampleReason::End,
+        sawtooth: None,
+        phase: crate::flow::sample::Phase::CongestionAvoidance,
+        transfer: Bytes(100_000),
+        advised: false,
+        rtt_min: None,
+        rtt: None,
+    };
+    engine.handle_timeout(ms(0));
+    for n in 0..50 {
+        (1..=3).for_each(|connection| engine.networks.add(&sampled(n, connection)));
+        engine.take_network_events();
+        assert!(matches!(engine.poll_event(), Some(Event::Estimate(_))));
+    }
+    let mut gone = 0;
+    for _ in 0..10 {
+        engine.handle_timeout(ms(400_000));
+        gone += std::iter::from_fn(|| engine.poll_event()).count();
+    }
+    assert_eq!((gone, engine.counters().ignored(Ignored::EventQueueFull)), (50, 0));
+}
+
+// Connections that are not followed under overload: what is still announced of them.
+
+const CONNECTIONS: u32 = 51_357;
+
+/// The packets of connection `n` with an outside host: its SYN, that again as a mirror port copies it or as its sender repeats it, and the rest
+/// of the handshake.
+fn opening(n: u32) -> Vec<Segment> {
+    let outside = match n % 3 {
+        0 => IpAddr::from((0x2001_0db8_u128 << 96 | u128::from(n) << 64).to_be_bytes()),
+        _ => IpAddr::from((0xc612_0000 + n).to_be_bytes()),
+    };
+    let inside = if outside.is_ipv6() { "2001:db8:ffff::1" } else { SERVER };
+    let (server, client) =
+        (endpoint(inside, 80), Endpoint { address: outside, port: 1_024 + u16::try_from(n % 60_000).unwrap() });
+    // Every fourth is opened from inside.
+    let (source, destination) = if n.is_multiple_of(4) { (server, client) } else { (client, server) };
+    let at = |us: u64| Timestamp(ms(0).0 + (u64::from(n) * 100 + us) * 1_000);
+    let [syn, answer, ack] = handshake(100);
+    let syn = Segment { at: at(0), source, destination, ip_id: Some(7), ..syn };
+    let mut segments = vec![syn.clone()];
+    match n % 5 {
+        1 => segments.push(Segment { at: at(30), ..syn }),
+        2 => segments.push(Segment { at: at(1_000_000), ip_id: Some(8), ..syn }),
+        _ => {}
+    }
+    segments.push(Segment { at: at(1_040_000), source: destination, destination: source, ..answer });
+    segments.push(Segment { at: at(1_080_000), source, destination, ..ack });
+    segments
+}
+
+fn inside(kept: SampleRate) -> Engine {
+    let internal = vec!["192.0.2.0/24".parse().unwrap(), "2001:db8:ffff::/48".parse().unwrap()];
+    let mut engine = Engine::new(EngineConfig { internal, ..EngineConfig::default() });
+    engine.keep(kept);
+    engine
+}
+
+fn starts(engine: &mut Engine, segments: &[Segment]) -> Vec<StartImminent> {
+    let mut starts = Vec::new();
+    for segment in segments {
+        feed(engine, std::slice::from_ref(segment));
+        starts.extend(std::iter::from_fn(|| engine.poll_event()).filter_map(|event| match event {
+            Event::StartImminent(start) => Some(start),
+            _ => None,
+        }));
+    }
+    starts
+}
+
+#[test]
+fn every_start_is_announced_whatever_part_of_the_connections_is_followed() {
+    let mut segments: Vec<_> = (0..CONNECTIONS).flat_map(opening).collect();
+    segments.sort_by_key(|segment| segment.at);
+    let all = starts(&mut inside(SampleRate::ALL), &segments);
+    let again = (0..CONNECTIONS).filter(|n| n % 5 == 2).count();
+    assert_eq!(all.len(), usize::try_from(CONNECTIONS).unwrap() + again, "of copies none, of what is sent again one");
+    for parts in [128, 64, 1] {
+        let mut engine = inside(SampleRate::of_256(parts));
+        assert!(starts(&mut engine, &segments) == all, "{parts} of 256");
+        let shed = engine.counters().ignored(Ignored::Shed) as f64 / segments.len() as f64;
+        assert!((shed - (1.0 - f64::from(parts) / 256.0)).abs() < 0.02, "{shed} not followed at {parts} of 256");
+    }
+}
+
+#[test]
+fn a_connection_that_is_not_followed_announces_its_syn_and_nothing_else() {
+    let mut engine = inside(SampleRate::LEAST);
+    let segments: Vec<_> = handshake(100).into_iter().chain(transfer(100, 5_001, 3)).collect();
+    assert!(!engine.keeps(segments[0].source, segments[0].destination));
+    let idle = [segment(ms(60_000), false, Flags::ACK | Flags::PSH, 101, 5_001 + 3 * 1_460, 300)];
+    let triggers: Vec<_> = starts(&mut engine, &segments).into_iter().map(|start| start.trigger).collect();
+    assert_eq!(triggers, [Trigger::PassiveOpen]);
+    assert_eq!(starts(&mut engine, &idle), [], "its idle time is not known");
+    let outsiders = Segment { destination: endpoint("203.0.113.1", 1), ..handshake(100)[0].clone() };
+    assert!(!engine.keeps(outsiders.source, outsiders.destination));
+    assert_eq!(starts(&mut engine, &[outsiders]), []);
+    engine.set_own_listeners([format!("{SERVER}:80").parse().unwrap()].into());
+    assert_eq!(starts(&mut engine, &[Segment { at: ms(70_000), ..handshake(900)[0].clone() }]), []);
+    assert_eq!(engine.connections(), 0);
 }

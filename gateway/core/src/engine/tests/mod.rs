@@ -1,15 +1,11 @@
 //! The engine on segments made by hand.
 
 mod blind;
-mod limits;
 mod memory;
-mod nonsense;
 mod opening;
 mod outcomes;
 mod regroup;
 mod share;
-mod shed;
-mod window_option;
 
 use std::num::NonZeroUsize;
 

@@ -1,10 +1,7 @@
 //! The rules on windows whose answer is known, and the loop in which the plain average ratchets down.
 
-mod bound;
-mod buffer;
 mod hostile;
 mod opening;
-mod property;
 mod robust;
 
 use spand_proto::model::{Epoch, LINUX_SEGMENTS_PER_ACK};

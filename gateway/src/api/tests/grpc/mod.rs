@@ -1,8 +1,6 @@
 //! gRPC.
 
-mod flood;
 mod health;
-mod socket;
 mod subscribe;
 
 use std::time::Duration;

@@ -1,6 +1,5 @@
 //! Two egresses with a gateway each (`--two-gateways`): both know what either saw, and one of them is killed.
 
-mod begun;
 mod judge;
 mod shares;
 mod stage;
@@ -17,11 +16,10 @@ use spand_tests::lab::topology::Topology;
 use spand_tests::lab::traffic::{Conduct, Server};
 use spand_tests::product::{Agent, Gateway, interrupt, print_addresses, program};
 
-use self::begun::{BYTES, Begun};
 use self::judge::{Changeover, Outcome};
+use self::stage::{BYTES, Begun};
 use self::watch::Watch;
-use crate::load;
-use crate::{Arguments, CONGESTION_CONTROL, cgroup, is_without_programs, plans, print_networks};
+use crate::{Arguments, CONGESTION_CONTROL, cgroup, is_without_programs, load, plans, print_networks};
 
 /// Clients in each network, half of them at each egress.
 const CLIENTS: u8 = 4;
@@ -72,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> R
     shares::print(&shares);
     println!();
 
-    let plain = begun::recorded(&lab, folder, "plain", || begun::in_turn(&lab, usize::from(CLIENTS)))?;
+    let plain = stage::recorded(&lab, folder, "plain", || stage::in_turn(&lab, usize::from(CLIENTS)))?;
     let started = stage::start_agent(&agent, &lab, cgroup.as_ref(), folder);
     let (mut agent, granted) = match started {
         Err(error) if is_without_programs(&error, arguments, cgroup.as_ref()) => {
@@ -85,9 +83,9 @@ pub(crate) fn run(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> R
     let url = agent.status()?.gateway.url;
     let used = stage::place_of(&url)?;
     say(&format!("spand-agent runs; of both gateways it chose gateway {} ({url})", used + 1));
-    let advised = begun::recorded(&lab, folder, "advised", || begun::in_turn(&lab, usize::from(CLIENTS)))?;
+    let advised = stage::recorded(&lab, folder, "advised", || stage::in_turn(&lab, usize::from(CLIENTS)))?;
     println!("\n{CLIENTS} transfers of {} KB to each network, without and with advice\n", BYTES / 1_000);
-    begun::print(&granted, [&plain, &advised]);
+    stage::print(&granted, [&plain, &advised]);
     println!("\n  no start is larger than the receiver's window, at first 64 KB\n");
 
     let (killed, changeover) = change_over(&lab, &watch, &url, used, &mut gateways, folder, say)?;
@@ -118,7 +116,7 @@ fn change_over(
 ) -> Result<(Instant, Changeover)> {
     let mut killed = Instant::now();
     let mut begins = Vec::new();
-    let all = begun::recorded(lab, folder, "changeover", || {
+    let all = stage::recorded(lab, folder, "changeover", || {
         gateways.get_mut(used).context("no such gateway")?.kill()?;
         killed = Instant::now();
         say(&format!("gateway {} is killed (SIGKILL); transfers begin at once, and go on", used + 1));
@@ -135,7 +133,7 @@ fn change_over(
     let looks = watch.seen().changed_from(url);
     // It changed over between two looks: what began before the first of them began without a gateway for certain.
     let (until, changed) = looks.map_or((Instant::now(), None), |[before, at]| (before, Some(at)));
-    let mut meanwhile = begun::flights(&all);
+    let mut meanwhile = stage::flights(&all);
     let mut begins = begins.into_iter();
     // What left later may have begun by what the other gateway sent.
     meanwhile.retain(|_| begins.next().is_some_and(|begin| begin < until));
@@ -150,12 +148,12 @@ fn change_over(
     if meanwhile.is_empty() {
         say("no transfer began in between: that was shorter than a handshake");
     } else {
-        let words = begun::words(&meanwhile);
+        let words = stage::words(&meanwhile);
         say(&format!("transfers that began in between: {}, with {words} segments", meanwhile.len()));
     }
-    let after = begun::recorded(lab, folder, "after", || begun::in_turn(lab, usize::from(CLIENTS)))?;
-    let after = begun::flights(&after);
-    say(&format!("transfers that began right after it: {}, with {} segments", after.len(), begun::words(&after)));
+    let after = stage::recorded(lab, folder, "after", || stage::in_turn(lab, usize::from(CLIENTS)))?;
+    let after = stage::flights(&after);
+    say(&format!("transfers that began right after it: {}, with {} segments", after.len(), stage::words(&after)));
     Ok((killed, Changeover { took: changed.map(|at| at.saturating_duration_since(killed)), meanwhile, after }))
 }
 
@@ -205,10 +203,10 @@ fn wait_large(
     say: &dyn Fn(&str),
 ) -> Result<Option<Duration>> {
     loop {
-        let begun = begun::recorded(lab, folder, "later", || begun::in_turn(lab, usize::from(CLIENTS)))?;
-        let (took, flights) = (killed.elapsed(), begun::flights(&begun));
-        let (seconds, words) = (took.as_secs_f64(), begun::words(&flights));
-        if judge::are_as_large(&begun::flights(before), &flights) {
+        let begun = stage::recorded(lab, folder, "later", || stage::in_turn(lab, usize::from(CLIENTS)))?;
+        let (took, flights) = (killed.elapsed(), stage::flights(&begun));
+        let (seconds, words) = (took.as_secs_f64(), stage::words(&flights));
+        if judge::are_as_large(&stage::flights(before), &flights) {
             say(&format!("{seconds:.0} s after the kill transfers begin with as much as before it: {words} segments"));
             return Ok(Some(took));
         }

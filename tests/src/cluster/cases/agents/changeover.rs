@@ -1,12 +1,14 @@
 //! What became of the hosts of gateways that went away.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::spent::Spent;
+use anyhow::Result;
+
 use super::{Row, Size};
-use crate::cluster::gateway::Metrics;
-use crate::cluster::hosts::{Hosts, Noted, Total, What};
+use crate::cluster::gateway::{Gateway, Metrics};
+use crate::cluster::hosts::{Hosts, Noted, THREADS, Total, What};
+use crate::memory::threads_time;
 use crate::starts::at_per_mille;
 
 /// 99 % of hosts are subscribed elsewhere.
@@ -157,6 +159,45 @@ fn mean(sorted: &[Duration]) -> f64 {
     let Some(first) = sorted.first() else { return 0.0 };
     let time = at_per_mille(sorted, 990).saturating_sub(*first).max(BURST);
     0.99 * sorted.len() as f64 * BURST.as_secs_f64() / time.as_secs_f64()
+}
+
+// Processor time beside the figures: on a small machine it is what limits them.
+
+/// Processor time up to a moment.
+#[derive(Debug)]
+pub(super) struct Spent {
+    at: Instant,
+    hosts: Duration,
+    /// By process: of one that was killed there is no more than that.
+    gateways: BTreeMap<u32, Duration>,
+}
+
+impl Spent {
+    /// Of the hosts of this process and of these gateways, as far as they run.
+    pub(super) fn begin(gateways: &[Gateway]) -> Result<Self> {
+        let hosts = threads_time("self")?.get(THREADS).copied().unwrap_or_default();
+        let time = |gateway: &Gateway| Some((gateway.pid(), gateway.processor_time().ok()?.values().sum()));
+        Ok(Self { at: Instant::now(), hosts, gateways: gateways.iter().filter_map(time).collect() })
+    }
+
+    /// What was spent since, in cores.
+    pub(super) fn cores(&self, gateways: &[Gateway]) -> Result<String> {
+        self.cores_over(self.at.elapsed(), gateways)
+    }
+
+    /// The same, over a time that was measured.
+    pub(super) fn cores_over(&self, time: Duration, gateways: &[Gateway]) -> Result<String> {
+        let now = Self::begin(gateways)?;
+        let cores = |spent: Duration| spent.as_secs_f64() / time.as_secs_f64();
+        let then = |process| self.gateways.get(process).copied().unwrap_or_default();
+        let gateways = now.gateways.iter().map(|(process, time)| time.saturating_sub(then(process)));
+        let all = std::thread::available_parallelism()?;
+        Ok(format!(
+            "CPU: hosts {:.2}, gateways that run {:.2} of {all} cores",
+            cores(now.hosts.saturating_sub(self.hosts)),
+            cores(gateways.sum())
+        ))
+    }
 }
 
 #[cfg(test)]

@@ -1,22 +1,20 @@
 //! Hosts that change over: a gateway dies, comes back or stands still, and at last all but one die.
 
 mod changeover;
-mod spent;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use self::changeover::{Changeover, Step};
-use self::spent::Spent;
+use self::changeover::{Changeover, Spent, Step};
 use super::{Programs, Row, Size};
 use crate::cluster::gateway::{Gateway, Metrics};
 use crate::cluster::hosts::{Hosts, What};
 use crate::cluster::listener::Listener;
 use crate::cluster::site::Site;
 use crate::cluster::traffic::{Played, Traffic, by_connection};
-use crate::process::resident_bytes;
-use crate::progress::{progress, wait};
+use crate::ending::{progress, wait};
+use crate::memory::resident_bytes;
 use crate::starts::at_per_mille;
 
 /// The way back: a gateway has been up for 120 to 240 s, looked at every 5 to 15 s.

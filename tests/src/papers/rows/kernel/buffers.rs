@@ -17,7 +17,7 @@ use crate::lab::path::{PathConfig, Queue};
 use crate::lab::tap::Tap;
 use crate::lab::topology::{MIRROR_DEVICE, NetworkPlan, SERVER_V4, Topology};
 use crate::lab::traffic::{Conduct, Plan, Server, Step};
-use crate::papers::output::Figures;
+use crate::papers::ns::Figures;
 use crate::papers::row::{Judged, Outcomes, Programs, Row, Setting, Way};
 
 /// Mbit/s, round trip in ms, queue in packets.

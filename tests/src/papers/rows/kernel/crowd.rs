@@ -10,7 +10,7 @@ use spand_proto::units::BytesPerSecond;
 use crate::benefit::statistics::Mean;
 use crate::lab::path::{PathConfig, Queue};
 use crate::papers::crowd::{self, Advice, Arm, Crowd, Host, Lives};
-use crate::papers::output::Figures;
+use crate::papers::ns::Figures;
 use crate::papers::row::{Judged, Outcomes, Programs, Row, Setting, Way, seeds};
 use crate::product::Mode;
 

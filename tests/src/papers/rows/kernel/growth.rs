@@ -15,7 +15,7 @@ use crate::benefit::stage::prefix;
 use crate::lab::path::{PathConfig, Queue};
 use crate::lab::topology::NetworkPlan;
 use crate::lab::traffic::Plan;
-use crate::papers::output::Figures;
+use crate::papers::ns::Figures;
 use crate::papers::row::{Judged, Outcomes, Programs, Row, Setting, Way};
 
 const ACKNOWLEDGEMENTS: &str = "acknowledgements";

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 
-use crate::benefit::path;
 use crate::benefit::result::{Learning, Measured, Run};
 use crate::benefit::run::run as run_scenario;
 use crate::benefit::scenario::{Arm, Question, Scenario, Senders, Site, Work};
-use crate::benefit::stage;
 use crate::benefit::statistics::Mean;
-use crate::papers::output::Figures;
+use crate::benefit::{path, stage};
+use crate::papers::ns::Figures;
 use crate::papers::row::{Judged, Outcomes, Programs, Row, Setting, Way, percent};
 use crate::product::{ApplyMethod, Mode, StartVariant};
 

@@ -23,7 +23,7 @@ use crate::lab::tap::Tap;
 use crate::lab::topology::{NetworkPlan, SERVER_DEVICE};
 use crate::lab::traffic::{Client, Conduct, Plan, Server};
 use crate::lab::truth::FlowId;
-use crate::papers::output::Figures;
+use crate::papers::ns::Figures;
 use crate::papers::row::{Judged, Outcomes, Programs, Row, Setting, Way, percent};
 
 /// Payload of a segment, and the sizes of mice in segments: Pareto of this scale and shape, up to the thesis's largest mouse.

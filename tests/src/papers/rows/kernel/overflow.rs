@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use spand_proto::growth::Growth;
-use spand_proto::growth::overflow::{fastest_growth, first_overflow};
+use spand_proto::growth::threshold::{fastest_growth, first_overflow};
 use spand_proto::start::Shape;
 use spand_proto::units::BytesPerSecond;
 
 use super::lanes::{Lane, PACKET_BYTES, SEGMENT_BYTES, stream};
 use crate::advised::Advice;
 use crate::lab::path::{PathConfig, Queue};
-use crate::papers::output::Figures;
+use crate::papers::ns::Figures;
 use crate::papers::row::{Judged, Outcomes, Programs, Row, Setting, Way};
 
 /// 1.5 Mbit/s.

@@ -9,7 +9,7 @@ use spand_proto::units::BytesPerSecond;
 use super::lanes::{Lane, stream};
 use crate::advised::Advice;
 use crate::lab::path::{PathConfig, Queue};
-use crate::papers::output::Figures;
+use crate::papers::ns::Figures;
 use crate::papers::row::{Judged, Outcomes, Programs, Row, Setting, Way};
 
 /// 1.5 Mbit/s.

@@ -1,6 +1,6 @@
 //! When each row is met: with each target just held, short with any of them just missed, and incomplete without results.
 
-use crate::papers::output::Figures;
+use crate::papers::ns::Figures;
 use crate::papers::row::{Outcomes, Row, Verdict};
 
 type Changed<'a> = (&'a str, &'a str, f64);

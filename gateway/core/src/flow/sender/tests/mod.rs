@@ -1,6 +1,5 @@
 //! Scripts of one sender: what it sends and hears, and what is made of it.
 
-mod losses;
 mod transfers;
 
 use std::net::IpAddr;

@@ -1,5 +1,12 @@
 //! Single rules of the sender's kernel that the replica follows.
 
+use proptest::prelude::*;
+use spand_proto::units::{Bytes, Micros, Timestamp};
+
+use super::super::Shadow;
+use super::super::flavour::Flavour;
+use super::super::observation::{Acked, LossKind, Newest, Sent};
+use super::path::{Demand, Path};
 use super::*;
 
 #[test]
@@ -103,4 +110,225 @@ fn in_recovery_a_sender_stops_at_its_own_window() {
     };
     let (reno, cubic) = (named(5), named(7));
     assert!(reno.is_towards_reno() && !cubic.is_towards_reno(), "{reno:?} {cubic:?}");
+}
+
+// Congestion controls as their RFCs and papers write them, in fractions: not the integer rules of the replica.
+
+/// What decides how a simulated sender fills its window.
+#[derive(Clone, Debug)]
+pub(super) enum Algorithm {
+    Reno,
+    Cubic(CubicState),
+    Bbr(BbrState),
+}
+
+/// RFC 9438, without HyStart.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CubicState {
+    epoch_s: Option<f64>,
+    w_max: f64,
+    k_s: f64,
+    w_est: f64,
+    lost: bool,
+}
+
+/// Rate and gains of Cardwell et al. 2016.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BbrState {
+    /// Rates in segments per second, newest last, one per round trip.
+    rates: Vec<f64>,
+    full_rate: f64,
+    full_rounds: u32,
+    draining: bool,
+    phase_end_s: f64,
+    phase: usize,
+    pub(super) min_rtt_s: f64,
+}
+
+impl CubicState {
+    pub(super) fn grow(&mut self, now_s: f64, rtt_s: f64, window: f64, acked: f64) -> f64 {
+        let epoch = *self.epoch_s.get_or_insert_with(|| {
+            self.w_est = window;
+            self.w_max = self.w_max.max(window);
+            self.k_s = ((self.w_max - window) / 0.4).cbrt();
+            now_s
+        });
+        let ahead = now_s - epoch + rtt_s - self.k_s;
+        let target = (0.4 * ahead.powi(3) + self.w_max).clamp(window, 1.5 * window);
+        let alpha = if self.w_est < self.w_max { 3.0 * 0.3 / 1.7 } else { 1.0 };
+        self.w_est += alpha * acked / window;
+        if self.w_est > target { self.w_est } else { window + acked * (target - window) / window }
+    }
+
+    pub(super) fn reduce(&mut self, window: f64) -> f64 {
+        self.w_max = if self.lost && window < self.w_max { window * 0.85 } else { window };
+        self.lost = true;
+        self.epoch_s = None;
+        (window * 0.7).max(2.0)
+    }
+}
+
+impl BbrState {
+    pub(super) fn rate(&self) -> Option<f64> {
+        self.rates.iter().rev().take(10).copied().reduce(f64::max)
+    }
+
+    /// Bandwidth-delay product in segments.
+    pub(super) fn product(&self) -> f64 {
+        self.rate().map_or(10.0, |rate| rate * self.min_rtt_s)
+    }
+
+    fn started(&self) -> bool {
+        self.full_rounds >= 3
+    }
+
+    pub(super) fn round(&mut self, now_s: f64, rate: f64, pipe: f64) {
+        self.rates.push(rate);
+        if !self.started() {
+            if rate > self.full_rate * 1.25 {
+                self.full_rate = rate;
+                self.full_rounds = 0;
+            } else {
+                self.full_rounds += 1;
+                self.draining = self.started();
+            }
+        }
+        self.draining &= pipe > self.product();
+        if now_s >= self.phase_end_s {
+            self.phase = (self.phase + 1) % 8;
+            self.phase_end_s = now_s + self.min_rtt_s;
+        }
+    }
+
+    pub(super) fn window(&self, sent: f64) -> f64 {
+        if self.started() { 2.0 * self.product() + 6.0 } else { (10.0 + sent).min(2.885 * self.product() + 6.0) }
+    }
+
+    /// Segments per second.
+    pub(super) fn pacing(&self) -> f64 {
+        let gain = match (self.started(), self.draining, self.phase) {
+            (false, ..) => 2.885,
+            (_, true, _) => 1.0 / 2.885,
+            (.., 0) => 1.25,
+            (.., 1) => 0.75,
+            _ => 1.0,
+        };
+        gain * self.rate().unwrap_or(10.0 / self.min_rtt_s)
+    }
+}
+
+// Whatever is told, in whatever order: no panic, and a window is a number.
+
+#[derive(Clone, Debug)]
+enum Told {
+    Open(u64),
+    Sent(Sent),
+    Acked(Acked),
+    Loss(LossKind, u64),
+    RecoveryEnd,
+    Undo,
+    TransferEnd,
+}
+
+/// Mostly plausible, at times anything.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => 0..200_000u64, 1 => any::<u64>(), 1 => Just(0)]
+}
+
+fn time() -> impl Strategy<Value = Option<Micros>> {
+    prop::option::of(number().prop_map(Micros))
+}
+
+fn sent() -> impl Strategy<Value = Told> {
+    (any::<(u32, u32, bool, bool, bool)>(), number(), number(), prop::option::of(number()), time(), 0..3u8).prop_map(
+        |((new, again, full_sized, more, repeats_wait), pipe, flight, peer_window, since_ack, kind)| {
+            let new_bytes = if kind == 0 { new } else { 1_000 };
+            let retransmitted_bytes = if kind == 2 { again } else { 0 };
+            let sent = Sent {
+                advised: false,
+                new_bytes,
+                retransmitted_bytes,
+                full_sized,
+                more,
+                repeats_wait,
+                pipe,
+                flight,
+                peer_window,
+                since_ack,
+                since_oldest: since_ack,
+            };
+            Told::Sent(sent)
+        },
+    )
+}
+
+fn any_acknowledgement() -> impl Strategy<Value = Told> {
+    (number(), number(), number(), time(), number()).prop_map(|(acked_bytes, pipe, flight, rtt, delivered_bytes)| {
+        let newest = rtt.map(|rtt| Newest { sent_at: Timestamp(rtt.0), again: false });
+        Told::Acked(Acked { acked_bytes, pipe, flight, rtt, newest, delivered_bytes, ..Acked::default() })
+    })
+}
+
+fn told() -> impl Strategy<Value = Told> {
+    let kinds = [LossKind::FastRetransmit, LossKind::Timeout, LossKind::TailLossProbe, LossKind::Ecn];
+    prop_oneof![
+        1 => number().prop_map(Told::Open),
+        20 => sent(),
+        20 => any_acknowledgement(),
+        2 => (prop::sample::select(kinds.to_vec()), number()).prop_map(|(kind, pipe)| Told::Loss(kind, pipe)),
+        1 => Just(Told::RecoveryEnd),
+        1 => Just(Told::Undo),
+        1 => Just(Told::TransferEnd),
+    ]
+}
+
+/// A new sender, one met in mid-stream, or one known as BBR.
+fn start(kind: u8) -> (Shadow, Timestamp) {
+    if kind == 2 {
+        let demand = Demand { segments: u64::MAX, per_second: None, receiver: 100_000 };
+        let path = Path::new(Algorithm::Bbr(BbrState::default()), 1_000.0, 50_000, 1_000.0, demand).run(2);
+        assert_eq!(path.shadow.flavour(), Flavour::Bbr);
+        return (path.shadow, Timestamp::from_micros(2_000_000));
+    }
+    let mut shadow = Shadow::new(0, kind == 1);
+    shadow.on_open(Timestamp(0), Bytes(1_000), Some(Micros(20_000)));
+    (shadow, Timestamp(0))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn nonsense_is_borne(all in prop::collection::vec((told(), number()), 1..200), kind in 0..3u8) {
+        let (mut shadow, mut at) = start(kind);
+        for (told, later) in all {
+            at = at.after(Micros(later));
+            let said = match told {
+                Told::Open(mss) => {
+                    shadow.on_open(at, Bytes(mss), None);
+                    None
+                }
+                Told::Sent(sent) => {
+                    shadow.on_sent(at, &sent);
+                    None
+                }
+                Told::Acked(acked) => {
+                    shadow.on_ack(at, &acked);
+                    None
+                }
+                Told::Loss(kind, pipe) => shadow.on_loss(at, kind, pipe, pipe).ok(),
+                Told::RecoveryEnd => {
+                    shadow.on_recovery_end(at, 0);
+                    None
+                }
+                Told::Undo => {
+                    shadow.on_undo(at);
+                    None
+                }
+                Told::TransferEnd => shadow.on_transfer_end(at).ok(),
+            };
+            prop_assert!(shadow.window().is_none_or(|window| window.bytes().is_finite()));
+            prop_assert!(shadow.sawtooth().is_none_or(f64::is_finite));
+            prop_assert!(said.is_none_or(|said| said.window.bytes().is_finite()));
+        }
+    }
 }

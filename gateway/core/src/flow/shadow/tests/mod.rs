@@ -1,13 +1,10 @@
-mod algorithms;
 mod kernel;
 mod naming;
-mod nonsense;
 mod path;
-mod tail_probes;
 
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
-use self::algorithms::{Algorithm, BbrState, CubicState};
+use self::kernel::{Algorithm, BbrState, CubicState};
 use self::path::{Demand, Path};
 use super::cwnd::Cwnd;
 use super::evidence::Steady;

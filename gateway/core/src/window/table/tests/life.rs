@@ -1,8 +1,9 @@
 //! Events and limits.
 
 use super::*;
+use crate::flow::sample::Phase;
 use crate::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
-use crate::window::bucket::{LimitCounts, RttSum};
+use crate::window::bucket::{LimitCounts, RemoteRtt, RttSum};
 use crate::window::delivery::Delivered;
 use crate::window::record::{CONTRIBUTIONS_PER_BUCKET, REMOTES_PER_BUCKET};
 
@@ -363,4 +364,117 @@ fn a_network_whose_own_samples_aged_makes_room_before_one_that_has_own_samples()
     assert_eq!(own.evicted(), 1);
     let is_known = |n| own.view(network(n), aged).is_some();
     assert_eq!([1, 2, 3].map(is_known), [false, true, true]);
+}
+
+// What the store gets of the networks, and what is restored from it.
+
+#[test]
+fn the_store_gets_changed_networks_in_turn() {
+    let mut table = table(10);
+    let names = |portion: Vec<(Network, Option<NetworkRecord>)>| -> Vec<(Network, bool)> {
+        portion.into_iter().map(|(network, record)| (network, record.is_some())).collect()
+    };
+    (1..=3).for_each(|n| table.add_rounds(network(n), START, HOST, RttSum::of(Micros(1)), LimitCounts::default()));
+    assert_eq!(names(table.changed_records(2)), [(network(1), true), (network(2), true)]);
+    table.add_rounds(network(1), seconds(1), HOST, RttSum::of(Micros(1)), LimitCounts::default());
+    assert_eq!(names(table.changed_records(9)), [(network(3), true), (network(1), true)]);
+    assert_eq!(table.changed_records(9), []);
+    assert!(table.expire(seconds(305), 10));
+    assert_eq!(names(table.changed_records(9)), [(network(2), false), (network(3), false), (network(1), false)]);
+}
+
+#[test]
+fn a_record_of_nonsense_is_cut_to_what_makes_sense() {
+    let mut table = announced_table();
+    let (_, record) = table.changed_records(1).remove(0);
+    let record = record.unwrap();
+    let number_too_high = |record: &mut NetworkRecord| {
+        let source = record.contributions[0].source.as_mut().unwrap();
+        source.connection = ConnectionId(u64::MAX - 1);
+    };
+    let restored = |change: fn(&mut NetworkRecord)| {
+        let (mut other, mut record) = (super::table(10), record.clone());
+        change(&mut record);
+        let numbered_from = other.restore(network(1), record, START);
+        (numbered_from, other.view(network(1), START).map(|view| view.samples))
+    };
+    assert_eq!(restored(|_| ()), (Some(ConnectionId(4)), Some(3)));
+    assert_eq!(restored(|record| record.bucket = Micros(1)), (None, None));
+    assert_eq!(restored(|record| record.buckets[0].index += 1), (None, None), "from the future");
+    assert_eq!(restored(|record| record.buckets.clear()), (None, None));
+    assert_eq!(restored(|record| record.contributions[0].sum_bytes = f64::NAN), (Some(ConnectionId(4)), Some(2)));
+    assert_eq!(
+        restored(|record| record.contributions[0].sum_bytes = 0.0),
+        (Some(ConnectionId(4)), Some(2)),
+        "no bytes"
+    );
+    assert_eq!(
+        restored(|record| record.contributions[0].loss_samples = 1),
+        (Some(ConnectionId(4)), Some(2)),
+        "no bytes"
+    );
+    assert_eq!(restored(|record| record.contributions[0].squares = -1.0), (Some(ConnectionId(4)), Some(2)));
+    assert_eq!(restored(|record| record.contributions[0].sum_bytes = 1e300), (Some(ConnectionId(4)), Some(2)));
+    assert_eq!(
+        restored(|record| record.contributions[0].mss.0 = 0),
+        (Some(ConnectionId(4)), Some(2)),
+        "no segment size"
+    );
+    assert_eq!(restored(number_too_high), (Some(ConnectionId(4)), Some(2)));
+    assert_eq!(restored(|record| record.contributions[2].bucket = 0), (Some(ConnectionId(3)), Some(2)));
+    // As a release before kept them, in the order in which they came.
+    let (mut other, mut arrived) = (super::table(10), record.clone());
+    arrived.contributions.reverse();
+    assert!(other.restore(network(1), arrived, START).is_some());
+    assert_eq!(other.changed_records(1).remove(0).1.as_ref(), Some(&record));
+    let rtts = |change: fn(&mut NetworkRecord)| {
+        let (mut other, mut record) = (super::table(10), record.clone());
+        let part = RemoteRtt { bucket: record.buckets[0].index, remote: HOST, count: 2, sum: Micros(20) };
+        record.rtts = vec![part, part];
+        record.buckets[0].rtt = RttSum { count: 4, sum: Micros(40), min: None };
+        change(&mut record);
+        assert!(other.restore(network(1), record, START).is_some());
+        other.changed_records(1).remove(0).1.map(|record| record.rtts.len())
+    };
+    assert_eq!(rtts(|_| ()), Some(2));
+    assert_eq!(rtts(|record| record.rtts[1].count = 3), Some(1), "more than there were");
+    assert_eq!(rtts(|record| record.rtts[1].sum = Micros(21)), Some(1));
+    assert_eq!(rtts(|record| record.rtts[1].bucket -= 1), Some(1), "no such bucket");
+    assert_eq!(rtts(|record| record.rtts = vec![RemoteRtt { count: 0, ..record.rtts[0] }; 99]), Some(0));
+    assert_eq!(restored(|record| record.contributions = vec![record.contributions[0].clone(); 99]).1, Some(17));
+}
+
+// Senders under way: how many are kept.
+
+#[test]
+fn of_a_million_connections_to_one_network_the_oldest_64_are_kept() {
+    let mut table = announced_table().comparing(&[RuleKind::Liss]);
+    let before = table.memory().used_bytes;
+    let at = seconds(1);
+    let state = SenderState {
+        phase: Phase::CongestionAvoidance,
+        window: Window::from_bytes(10_000.0).unwrap(),
+        ssthresh: None,
+        delivered_bytes: 0,
+        mss: Bytes(1_000),
+        rtt: Micros::from_millis(100),
+        silence: Micros::from_secs(20),
+    };
+    for n in 0..1_000_000 {
+        let id = SenderId { connection: ConnectionId(n), remote: HOST };
+        table.add_state(network(1), at, id, &state);
+    }
+    assert_eq!(table.live_shared(), 1_000_000 - 64);
+    assert!(table.memory().used_bytes - before < 24_000, "{}", table.memory().used_bytes - before);
+    // The oldest is among the kept: one more gets its share with 64 others, all with the same window.
+    let compared = table.view(network(1), at).unwrap().compared[0];
+    let threshold = compared.opening.unwrap().threshold.bytes();
+    assert!((threshold - 64.0 * 10_000.0 / 65.0).abs() < 1e-6, "{threshold}");
+    // The youngest of those kept ends: its place is free, that of the first beyond is none.
+    let ends = |table: &mut NetworkTable, n| {
+        table.end_transfer(network(1), at, SenderId { connection: ConnectionId(n), remote: HOST }, false);
+        table.view(network(1), at).unwrap().compared[0].opening.unwrap().threshold.bytes()
+    };
+    assert_eq!(ends(&mut table, 64).to_bits(), threshold.to_bits());
+    assert!(ends(&mut table, 63) < threshold);
 }

@@ -1,8 +1,6 @@
 //! The table against a twin that keeps everything, and the events of one network through its life.
 
-mod kept;
 mod life;
-mod live;
 mod twin;
 
 use spand_proto::units::{Bytes, Micros, Window};
