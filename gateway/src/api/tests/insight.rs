@@ -156,7 +156,7 @@ async fn networks_are_searched_and_bring_their_window() {
     assert_eq!(found("search=0.2").await, [GOOD]);
     assert_eq!(found("search=2001:DB8").await, [SIX]);
     assert_eq!(found("search=203.0.0.0%2F8").await, [POOR]);
-    for name in ["branch", "Office%207", "AS64501", "example"] {
+    for name in ["branch", "Office%207", "AS64501", "two"] {
         assert_eq!(found(&format!("search={name}")).await, [WIDE], "{name}");
     }
     assert_eq!(found("search=zebra").await, Vec::<String>::new());
