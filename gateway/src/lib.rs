@@ -18,6 +18,7 @@ pub mod config;
 mod descriptors;
 pub mod doctor;
 mod http_client;
+pub mod network_traffic;
 pub mod opening;
 mod other_protocols;
 mod password;

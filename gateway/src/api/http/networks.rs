@@ -50,10 +50,11 @@ pub(super) async fn list(
     let published = api.shared.published.clone();
     let list = move || {
         let (views, now) = (matching(&published, matches), published.now());
+        let began = published.engine().oldest;
         let page = Page { sort, descending, offset, limit }.of(&views, now);
         let total = views.len();
         drop(views);
-        let mut networks: Vec<_> = page.iter().map(|view| NetworkDocument::new(view, now)).collect();
+        let mut networks: Vec<_> = page.iter().map(|view| NetworkDocument::new(view, began, now)).collect();
         if trend {
             let prefixes: Vec<_> = page.iter().map(|view| view.network).collect();
             let trends = published.trends_of(&prefixes, |trend| trend.map(TrendDocument::new));
@@ -88,7 +89,7 @@ pub(super) async fn one(
     Parameters::parse(&uri, &[])?;
     let published = &api.shared.published;
     let view = find(published, path, "/v1/networks/")?;
-    Ok(Json(NetworkDocument::new(&view, published.now())))
+    Ok(Json(NetworkDocument::new(&view, published.engine().oldest, published.now())))
 }
 
 /// The network that the part of an address after `before` names, by prefix or by an address inside it.

@@ -9,6 +9,7 @@ mod outcomes;
 mod regroup;
 mod share;
 mod shed;
+mod traffic;
 mod window_option;
 
 use std::num::NonZeroUsize;
