@@ -10,6 +10,7 @@ use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::flow::sample_rate::SampleRate;
 use spand_core::service::ServiceSize;
 use spand_core::window::bucket::LimitCounts;
+use spand_core::window::traffic::NetworkTraffic;
 use spand_core::window::view::NetworkView;
 use spand_gateway::api::fuzzing::{Pages, REPORTER};
 use spand_gateway::api::{Access, password_line};
@@ -162,6 +163,7 @@ fn poor() -> NetworkView {
         parallel_here: 0,
         followed: SampleRate::ALL,
         outcomes: Outcomes::default(),
+        traffic: NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
         newest: None,

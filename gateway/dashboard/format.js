@@ -151,3 +151,8 @@ export const IGNORED = {
   karn: "round trips of retransmitted segments", inexact: "sequence ranges that did not fit", no_room_network: "networks: table full",
   time_backwards: "segments with an earlier time", cut_transfer: "incomplete transfers",
 };
+
+/** Who announces a network, where that is known. */
+export function called(network) {
+  return network.as_number === null ? network.as_organisation : `AS${network.as_number} ${network.as_organisation ?? ""}`.trim();
+}

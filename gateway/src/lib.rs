@@ -19,6 +19,7 @@ mod descriptors;
 pub mod doctor;
 mod http_client;
 mod names;
+pub mod network_traffic;
 pub mod opening;
 mod other_protocols;
 mod password;

@@ -206,11 +206,8 @@ fn containers_have_the_capabilities_of_the_units() {
         assert_eq!(names(&service_of["cap_drop"]), ["ALL".to_owned()].into());
         assert_eq!(service_of["network_mode"].as_str(), Some("host"));
     }
-    let text = read(&packaging("kubernetes/spand-agent.yaml"));
-    let documents = serde_yaml_ng::Deserializer::from_str(&text);
-    let documents: Vec<_> = documents.map(|one| serde_yaml_ng::Value::deserialize(one).unwrap()).collect();
-    let of = |kind: &str| documents.iter().find(|one| one["kind"].as_str() == Some(kind)).unwrap();
-    let pod = &of("DaemonSet")["spec"]["template"]["spec"];
+    let [config, agents] = agents_of(&read(&packaging("kubernetes/spand-agent.yaml")));
+    let pod = &agents["spec"]["template"]["spec"];
     let capabilities = &pod["containers"][0]["securityContext"]["capabilities"];
     assert_eq!(names(&capabilities["add"]), of_the_unit("spand-agent"));
     assert_eq!(names(&capabilities["drop"]), ["ALL".to_owned()].into());
@@ -225,8 +222,40 @@ fn containers_have_the_capabilities_of_the_units() {
         pod["volumes"].as_sequence().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
     assert_eq!(mounted, given);
     // The configuration inside is one.
-    let config = of("ConfigMap")["data"]["agent.toml"].as_str().unwrap();
+    let config = config["data"]["agent.toml"].as_str().unwrap();
     spand_agent::config::Config::parse(config, Path::new("agent.toml")).unwrap();
+}
+
+/// The configuration and the agents of manifests.
+fn agents_of(manifests: &str) -> [serde_yaml_ng::Value; 2] {
+    let documents = serde_yaml_ng::Deserializer::from_str(manifests);
+    let documents: Vec<_> = documents.map(|one| serde_yaml_ng::Value::deserialize(one).unwrap()).collect();
+    ["ConfigMap", "DaemonSet"]
+        .map(|kind| documents.iter().find(|one| one["kind"].as_str() == Some(kind)).expect(kind).clone())
+}
+
+#[test]
+fn the_chart_renders_the_manifest() {
+    let chart = packaging("helm/spand-agent");
+    let version: serde_yaml_ng::Value = serde_yaml_ng::from_str(&read(&chart.join("Chart.yaml"))).unwrap();
+    for name in ["version", "appVersion"] {
+        assert_eq!(version[name].as_str(), Some(env!("CARGO_PKG_VERSION")), "{name} of the chart");
+    }
+    let Ok(output) = Command::new("helm").args(["template", "spand-agent", "--namespace", "spand"]).arg(&chart).output() else {
+        eprintln!("SKIPPED 1 check: no helm (https://helm.sh) to render the chart of the agent with");
+        return;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let [config, mut agents] = agents_of(&String::from_utf8(output.stdout).unwrap());
+    let [wanted_config, wanted] = agents_of(&read(&packaging("kubernetes/spand-agent.yaml")));
+    let text = |config: &serde_yaml_ng::Value| config["data"]["agent.toml"].as_str().unwrap().trim_end().to_owned();
+    assert_eq!(text(&config), text(&wanted_config));
+    // What a chart is given, and a manifest does not need.
+    let template = &mut agents["spec"]["template"];
+    template["metadata"].as_mapping_mut().unwrap().remove("annotations");
+    template["spec"].as_mapping_mut().unwrap().remove("nodeSelector");
+    template["spec"]["containers"][0].as_mapping_mut().unwrap().remove("imagePullPolicy");
+    assert_eq!(agents, wanted);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 import { get, latest, prefixPath } from "/dashboard/api.js";
 import { chart, extremes } from "/dashboard/chart.js";
-import { card, h, section, table } from "/dashboard/dom.js";
-import { age, atLeast, bytes, count, moment, ms, part, segments, unixS, words } from "/dashboard/format.js";
+import { card, h, say, section, table } from "/dashboard/dom.js";
+import { age, atLeast, bits, bytes, called, count, moment, ms, part, segments, unixS, words } from "/dashboard/format.js";
 import { listen } from "/dashboard/live.js";
 
 /** Sizes for which advice is shown, in bytes; the last is not known. */
@@ -15,7 +15,7 @@ export function network(failed, prefix) {
   const cards = {
     share: card("Share"), rtt: card("Round-trip time"), confidence: card("Confidence"), samples: card("Samples in the window"),
     losses: card("Loss events in the window"), age: card("Newest sample"),
-    buffer: card("Bottleneck buffer"),
+    buffer: card("Bottleneck buffer"), out: card("Towards it, 5 min"), back: card("From it, 5 min"),
   };
   const windows = chart("Window samples and 10 s mean", [
     { label: "packet loss or ECN mark", colour: "--bad", points: true }, { label: "end of transfer", colour: "--accent", points: true },
@@ -30,8 +30,9 @@ export function network(failed, prefix) {
   const opening = section("Openings by the senders under way", openings.element);
   opening.hidden = true;
   const distribution = h("p", {}, "");
+  const title = h("strong", {}, "");
   const element = h("div", { class: "view" },
-    h("p", {}, h("a", { href: "#/networks" }, "← all networks")),
+    h("p", {}, h("a", { href: "#/networks" }, "← all networks"), " ", title),
     h("dl", { class: "cards" }, Object.values(cards).map(({ element }) => element)),
     h("div", { class: "pair" }, windows.element, trips.element),
     section("Advice for a connection that starts now", advice.element),
@@ -49,6 +50,9 @@ export function network(failed, prefix) {
     cards.losses.show(count(one.losses), one.loss_connections === null ? "" : `${count(one.loss_connections)} connections lost packets`);
     cards.buffer.show(one.buffer_bytes === null ? "unknown" : bytes(one.buffer_bytes),
       one.buffer_bytes === null ? "no three connections agree" : "by round trips at losses");
+    for (const [shown, flow] of [[cards.out, one.traffic.out], [cards.back, one.traffic.in]]) {
+      shown.show(bits(flow.bits_per_s), flow.loss === null ? "no payload" : `${part(flow.loss)} of ${bytes(flow.payload_bytes)} retransmitted`);
+    }
     cards.age.show(one.age_s === null ? "–" : `${age(one.age_s)} ago`, `round trips: ${count(one.limited_by.window)} window-limited, ${count(one.limited_by.receiver)} receiver-limited, ${count(one.limited_by.application)} application-limited`);
   }
 
@@ -107,6 +111,7 @@ export function network(failed, prefix) {
     const [past, ...answers] = await Promise.all([get(prefixPath("/v1/history/", one.prefix), signal), ...SIZES.map(ask)]);
     if (signal.aborted) return;
     present(one);
+    say(title, [one.name, called(one)].filter(Boolean).join(", "));
     thresholds(one);
     history(past);
     advice.show(SIZES.map((size, place) => row(size, answers[place])));

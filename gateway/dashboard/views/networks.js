@@ -2,7 +2,7 @@
 
 import { get, prefixPath } from "/dashboard/api.js";
 import { h, mark, say, svg } from "/dashboard/dom.js";
-import { age, atLeast, bytes, count, ms, part, short, unixS, words } from "/dashboard/format.js";
+import { age, atLeast, bits, bytes, called, count, ms, part, short, unixS, words } from "/dashboard/format.js";
 import { listen } from "/dashboard/live.js";
 import { rows } from "/dashboard/rows.js";
 
@@ -14,11 +14,14 @@ const PAUSE = 150;
 const COLUMNS = [
   { sort: "prefix", name: "Network" },
   { sort: "wc", name: "Share", kind: "n" },
-  { name: "spread, seg", kind: "n wide" },
+  { name: "spread, seg", kind: "n wide far" },
   { name: "5 min", kind: "trend wide" },
   { sort: "rtt", name: "RTT", kind: "n" },
-  { name: "spread, ms", kind: "n wide" },
+  { name: "spread, ms", kind: "n wide far" },
   { name: "5 min", kind: "trend wide" },
+  { name: "Out", kind: "n mid rate" },
+  { name: "In", kind: "n mid rate" },
+  { sort: "loss", name: "Out loss", kind: "n mid rate" },
   { sort: "samples", name: "Samples", kind: "n mid" },
   { sort: "losses", name: "Losses", kind: "n wide" },
   { sort: "confidence", name: "Confidence", kind: "n mid" },
@@ -29,7 +32,7 @@ const COLUMNS = [
 const chosen = { sort: "wc", order: "desc", search: "", estimate: "" };
 
 export function networks(failed) {
-  const search = h("input", { type: "search", id: "search", placeholder: "192.0.2.7, 192.0.2.0/24 or a part", autocomplete: "off", spellcheck: "false", maxlength: "64" });
+  const search = h("input", { type: "search", id: "search", placeholder: "192.0.2.7, 192.0.2.0/24 a name or a part", autocomplete: "off", spellcheck: "false", maxlength: "64" });
   search.value = chosen.search;
   const which = h("select", { id: "which" },
     [["", "all"], ["yes", "with an estimate"], ["no", "without"]].map(([value, name]) => h("option", { value, selected: value === chosen.estimate }, name)));
@@ -107,7 +110,7 @@ export function networks(failed) {
 
 function line() {
   const cells = COLUMNS.map(({ kind }, place) => h(place === 0 ? "th" : "td", { class: kind, scope: place === 0 ? "row" : null }));
-  cells[0].append(h("a", {}));
+  cells[0].append(h("a", {}), h("small", {}));
   for (const place of [3, 6]) cells[place].append(svg("svg", { viewBox: "0 0 60 18", "aria-hidden": "true" }, svg("polyline", {})));
   return h("tr", {}, cells);
 }
@@ -116,7 +119,8 @@ function fill(row, one) {
   const cells = row.children;
   const link = cells[0].firstChild;
   say(link, one.prefix);
-  mark(link, "title", one.prefix);
+  mark(link, "title", [one.prefix, one.name, called(one)].filter(Boolean).join(", "));
+  say(link.nextSibling, one.name ?? one.as_organisation ?? "");
   mark(link, "href", prefixPath("#/networks/", one.prefix));
   const { trend } = one;
   const mss = one.mss_bytes ?? 1448;
@@ -130,10 +134,13 @@ function fill(row, one) {
   const range = trend?.rtt_range_ms;
   say(cells[5], range ? `${short(range[0])}–${short(range[1])}` : "–");
   draw(cells[6], trend, "rtt_mean_ms");
-  say(cells[7], count(one.samples));
-  say(cells[8], count(one.losses));
-  say(cells[9], part(one.confidence));
-  say(cells[10], one.age_s !== null && one.age_s < 1 ? "now" : age(one.age_s));
+  say(cells[7], bits(one.traffic.out.bits_per_s));
+  say(cells[8], bits(one.traffic.in.bits_per_s));
+  say(cells[9], part(one.traffic.out.loss));
+  say(cells[10], count(one.samples));
+  say(cells[11], count(one.losses));
+  say(cells[12], part(one.confidence));
+  say(cells[13], one.age_s !== null && one.age_s < 1 ? "now" : age(one.age_s));
 }
 
 /** A line of the window from its first step to its last, scaled from zero. */

@@ -25,16 +25,20 @@ type Cell = fn(&Value) -> String;
 type Field = (Column, usize, Cell);
 
 /// Cells have a width of their own, so that the pages of one list are alike.
-const NETWORKS: [Field; 10] = [
+const NETWORKS: [Field; 14] = [
     (Column::text("network", 0), 18, |n| shown(&n["prefix"])),
+    (Column::text("name", 4), 20, called),
     (Column::number("Wc\nsegs", 1), 6, share),
     (Column::number("confi-\ndence", 3), 6, |n| decimals(&n["confidence"], 2)),
     (Column::number("RTT min\nms", 2), 7, |n| decimals(&n["rtt_min_ms"], 1)),
-    (Column::number("mean\nms", 7), 6, |n| decimals(&n["rtt_mean_ms"], 1)),
-    (Column::number("samples", 4), 7, |n| shown(&n["samples"])),
-    (Column::number("loss\nevents", 6), 6, |n| shown(&n["losses"])),
-    (Column::number("conns", 8), 6, |n| shown(&n["connections"])),
-    (Column::number("age\ns", 5), 5, |n| decimals(&n["age_s"], 0)),
+    (Column::number("mean\nms", 10), 6, |n| decimals(&n["rtt_mean_ms"], 1)),
+    (Column::number("out\nMbit/s", 3), 7, |n| mbit(&n["traffic"]["out"]["bits_per_s"])),
+    (Column::number("in\nMbit/s", 6), 7, |n| mbit(&n["traffic"]["in"]["bits_per_s"])),
+    (Column::number("out loss\n%", 5), 8, |n| percent(&n["traffic"]["out"]["loss"])),
+    (Column::number("samples", 7), 7, |n| shown(&n["samples"])),
+    (Column::number("loss\nevents", 9), 6, |n| shown(&n["losses"])),
+    (Column::number("conns", 11), 6, |n| shown(&n["connections"])),
+    (Column::number("age\ns", 8), 5, |n| decimals(&n["age_s"], 0)),
     (Column::text("no estimate", 0), 19, |n| n["no_estimate"].as_str().unwrap_or_default().replace('_', " ")),
 ];
 
@@ -76,14 +80,14 @@ const EVENTS: [Field; 6] = [
     (Column::number("sequence", 3), 0, |e| shown(&e["sequence"])),
 ];
 
-const STATUS: [(&str, Cell); 16] = [
+const STATUS: [(&str, Cell); 19] = [
     ("ready", |s| shown(&s["ready"])),
     ("not ready", |s| listed(&s["not_ready"], |part| format!("{}: {}", shown(&part["part"]), shown(&part["why"])))),
     ("version", |s| shown(&s["version"])),
     ("at", |s| shown(&s["at"])),
     ("newest packet, age s", |s| decimals(&s["newest_packet_age_s"], 1)),
     ("packets/s", |s| decimals(&s["last"]["packets_per_s"], 1)),
-    ("Mbit/s", |s| megabits(&s["last"])),
+    ("Mbit/s", |s| mbit(&s["last"]["bits_per_s"])),
     ("dropped/s", |s| decimals(&s["last"]["dropped_per_s"], 1)),
     ("window samples/s", |s| decimals(&s["last"]["samples_per_s"], 1)),
     ("interfaces", |s| listed(&s["interfaces"], interface)),
@@ -91,11 +95,14 @@ const STATUS: [(&str, Cell); 16] = [
     ("networks", |s| shown(&s["networks"])),
     ("  with an estimate", |s| shown(&s["estimates"])),
     ("  with advice held back", |s| shown(&s["retreats"])),
+    ("  of bytes towards any, %", |s| percent(&s["coverage"]["out_part"])),
+    ("  of new connections, %", |s| percent(&s["coverage"]["connections_part"])),
+    ("    of advised hosts, %", |s| percent(&s["coverage"]["advised_part"])),
     ("services with a size", |s| shown(&s["services"])),
     ("agents", |s| shown(&s["agents"])),
 ];
 
-const NETWORK: [(&str, Cell); 25] = [
+const NETWORK: [(&str, Cell); 29] = [
     ("network", |n| shown(&n["prefix"])),
     ("name", |n| shown(&n["name"])),
     ("AS number", |n| shown(&n["as_number"])),
@@ -120,6 +127,10 @@ const NETWORK: [(&str, Cell); 25] = [
     ("limited, round trips", |n| counts(&n["limited_by"])),
     ("sending at once", |n| shown(&n["parallel"])),
     ("followed, part", |n| decimals(&n["followed"], 2)),
+    ("towards it, Mbit/s", |n| mbit(&n["traffic"]["out"]["bits_per_s"])),
+    ("  retransmitted, %", |n| percent(&n["traffic"]["out"]["loss"])),
+    ("from it, Mbit/s", |n| mbit(&n["traffic"]["in"]["bits_per_s"])),
+    ("  retransmitted, %", |n| percent(&n["traffic"]["in"]["loss"])),
     ("transfers", |n| counts(&n["transfer_outcomes"])),
 ];
 
@@ -163,8 +174,11 @@ pub(super) fn summary(status: &Value, benefit: &Value) -> String {
         format!("not ready ({parts})")
     };
     let [networks, estimates, agents] = ["networks", "estimates", "agents"].map(|name| shown(&status[name]));
-    let traffic =
-        format!("{} Mbit/s, {} dropped/s", megabits(&status["last"]), decimals(&status["last"]["dropped_per_s"], 0));
+    let traffic = format!(
+        "{} Mbit/s, {} dropped/s",
+        mbit(&status["last"]["bits_per_s"]),
+        decimals(&status["last"]["dropped_per_s"], 0)
+    );
     let classes = benefit["classes"].as_array().into_iter().flatten();
     let compared = classes.filter(|class| class["difference"]["completion_ms"]["percent"][0].is_number());
     let gain = compared.map(|class| {
@@ -173,10 +187,6 @@ pub(super) fn summary(status: &Value, benefit: &Value) -> String {
     let gain = gain.collect::<Vec<_>>();
     let gain = if gain.is_empty() { String::new() } else { format!("; completion {}", gain.join(", ")) };
     format!("{state}; {networks} networks, {estimates} with an estimate; {traffic}; {agents} agents{gain}")
-}
-
-fn megabits(last: &Value) -> String {
-    last["bits_per_s"].as_f64().map_or(NONE.to_owned(), |bits| format!("{:.3}", bits / 1e6))
 }
 
 fn events(document: &Value, width: Width) -> String {
@@ -219,6 +229,12 @@ fn rows<const N: usize>(list: &Value, fields: &[Field; N], width: Width, heading
     }
 }
 
+/// The first 20 characters of a network's name, else of who announces it.
+fn called(network: &Value) -> String {
+    let name = network["name"].as_str().or(network["as_organisation"].as_str());
+    name.map_or(NONE.to_owned(), |name| printable(name).chars().take(20).collect())
+}
+
 /// The share, with a mark where it is a lower bound.
 fn share(network: &Value) -> String {
     let bound = if network["is_lower_bound"] == true { "≥" } else { "" };
@@ -235,6 +251,14 @@ fn interface(interface: &Value) -> String {
 
 fn decimals(value: &Value, places: usize) -> String {
     value.as_f64().map_or(NONE.to_owned(), |value| format!("{value:.places$}"))
+}
+
+fn mbit(bits: &Value) -> String {
+    bits.as_f64().map_or(NONE.to_owned(), |bits| format!("{:.3}", bits / 1e6))
+}
+
+fn percent(part: &Value) -> String {
+    part.as_f64().map_or(NONE.to_owned(), |part| format!("{:.2}", part * 100.0))
 }
 
 fn signed(value: &Value) -> String {

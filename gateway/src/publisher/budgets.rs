@@ -20,7 +20,13 @@ const LEASE_CHUNKS: usize = 8;
 impl Published {
     /// A connection of a host is established, so its start was not a spoofed SYN.
     pub fn established(&self, connection: &Established) {
-        if !self.established_here(connection) {
+        let here = self.established_here(connection);
+        let covered = self.estimate(connection.network).is_some();
+        let measures = self.measures();
+        measures.established.inc();
+        measures.established_covered.inc_by(u64::from(covered));
+        measures.established_advised.inc_by(u64::from(covered && here));
+        if !here {
             self.hand_on_established(connection);
         }
     }

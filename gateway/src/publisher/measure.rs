@@ -27,6 +27,12 @@ pub struct Measures {
     pub starts_no_estimate: Counter,
     /// Starts dropped because a subscriber's queue of starts was full.
     pub starts_overflowed: Counter,
+    /// Connections of hosts inside that were established.
+    pub established: Counter,
+    /// Those of them towards networks with an estimate.
+    pub established_covered: Counter,
+    /// Those of these whose host is subscribed here, so that it has advice.
+    pub established_advised: Counter,
     /// Changed leases that were sent on their own.
     pub leases_advertised: Counter,
     /// Starts in networks whose budget is not divided, because there are too many.
@@ -117,6 +123,9 @@ impl Default for Measures {
             starts_no_subscriber: counter(),
             starts_no_estimate: counter(),
             starts_overflowed: counter(),
+            established: counter(),
+            established_covered: counter(),
+            established_advised: counter(),
             leases_advertised: counter(),
             leases_no_room: counter(),
             destinations_expired: counter(),

@@ -20,6 +20,8 @@ pub struct EngineStatus {
     pub connections: usize,
     /// Networks in the table, including aged ones that were not evaluated since.
     pub networks: usize,
+    /// When the first packet was captured.
+    pub oldest: Option<Timestamp>,
     /// When the newest packet was captured.
     pub newest: Option<Timestamp>,
     /// Samples that were not handed over to be shown, because too many came at once.
@@ -40,6 +42,7 @@ impl EngineStatus {
             total.counters.add(&engine.counters);
             total.connections += engine.connections;
             total.networks += engine.networks;
+            total.oldest = [total.oldest, engine.oldest].into_iter().flatten().min();
             total.newest = total.newest.max(engine.newest);
             total.samples_dropped += engine.samples_dropped;
             total.networks_changed += engine.networks_changed;

@@ -180,7 +180,7 @@ impl Replay {
         self.pass_time(moment);
         let networks = self.engine.networks(moment);
         let traffic = self.traffic(&networks);
-        State { at: moment, networks, traffic }
+        State { began: self.span.map_or(moment, |(first, _)| first), at: moment, networks, traffic }
     }
 
     /// What was sent to `networks` so far, by connections that are over or not.
@@ -260,7 +260,7 @@ impl Replay {
             sink.state(&self.state(moment))?;
         }
         let traffic = std::mem::take(&mut self.ledger.networks);
-        let end = State { at: last, networks, traffic };
+        let end = State { began: first, at: last, networks, traffic };
         for view in end.networks.iter().filter(|view| view.estimate.is_some()) {
             self.estimated.remove(&view.network);
         }

@@ -48,6 +48,8 @@ pub trait Sink {
 /// Every network known at one moment, sorted by prefix.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
+    /// When the first packet was captured.
+    pub began: Timestamp,
     /// The moment, in capture time.
     pub at: Timestamp,
     /// The networks, those without an estimate yet included.

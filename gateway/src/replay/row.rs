@@ -74,6 +74,18 @@ pub struct NetworkRow {
     pub buffer_bytes: Option<u64>,
     /// No sample shows the share: it is what transfers carried that ended without loss before they tried more.
     pub is_lower_bound: Option<bool>,
+    /// Payload bytes towards it in the window, retransmitted ones included.
+    pub out_bytes: u64,
+    /// Bits of them a second.
+    pub out_bps: Option<u64>,
+    /// The retransmitted part of them.
+    pub out_loss: Option<f64>,
+    /// Payload bytes from it in the window.
+    pub in_bytes: u64,
+    /// Bits of them a second.
+    pub in_bps: Option<u64>,
+    /// The retransmitted part of them.
+    pub in_loss: Option<f64>,
     /// What one more connection may open with; no column.
     #[serde(skip)]
     pub opening: Option<OpeningDocument>,
@@ -83,11 +95,18 @@ pub struct NetworkRow {
 }
 
 impl NetworkRow {
-    /// The row of `view` at `now`. `asked` is the segment size to count in; without one it is that of the samples.
-    pub fn new(view: &NetworkView, traffic: Option<&Traffic>, now: Timestamp, asked: Option<Bytes>) -> Self {
+    /// The row of `view` at `now`, where the first packet at all was captured at `began`. `asked` is the segment size to count in; without one it is that of the samples.
+    pub fn new(
+        view: &NetworkView,
+        traffic: Option<&Traffic>,
+        (began, now): (Timestamp, Timestamp),
+        asked: Option<Bytes>,
+    ) -> Self {
         let estimate = view.estimate.as_ref();
         let mss = estimate.map(|estimate| asked.unwrap_or(estimate.mss));
         let no_estimate = view.no_estimate();
+        let (passed, span) = (view.traffic.window, view.traffic.span(began));
+        let parts = |value: Option<f64>| value.map(|value| (value * 1e6).round() / 1e6);
         Self {
             prefix: view.network.to_string(),
             wc_segments: estimate.zip(mss).map(|(estimate, mss)| estimate.share_segments(mss).0),
@@ -111,6 +130,12 @@ impl NetworkRow {
             buffer_bytes: estimate.and_then(|estimate| estimate.buffer).map(whole_bytes),
             is_lower_bound: estimate.map(|estimate| estimate.is_lower_bound),
             no_sample: traffic.and_then(|traffic| traffic.no_sample(Some(view))).map(Reason::name),
+            out_bytes: passed.outbound.bytes,
+            out_bps: throughput_bps(Bytes(passed.outbound.bytes), span),
+            out_loss: parts(passed.outbound.loss()),
+            in_bytes: passed.inbound.bytes,
+            in_bps: throughput_bps(Bytes(passed.inbound.bytes), span),
+            in_loss: parts(passed.inbound.loss()),
             opening: OpeningDocument::in_force(view, mss, now),
             compared: ComparedDocument::all(view, mss, now),
             ..traffic.map(Self::of_traffic).unwrap_or_default()

@@ -6,6 +6,7 @@ use spand_core::flow::sample_rate::SampleRate;
 use spand_core::memory::FEW_BYTES;
 use spand_core::service::ServiceSize;
 use spand_core::window::bucket::LimitCounts;
+use spand_core::window::traffic::NetworkTraffic;
 use spand_core::window::view::NetworkView;
 use spand_gateway::config::{Config, EngineOptions, Memory};
 use spand_gateway::publisher::{MonotonicClock, Published};
@@ -141,6 +142,7 @@ fn view(n: u32) -> NetworkView {
         parallel_here: 0,
         followed: SampleRate::ALL,
         outcomes: Outcomes::default(),
+        traffic: NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
         newest: Some(Timestamp(8_000_000_000)),

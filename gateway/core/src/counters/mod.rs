@@ -7,6 +7,8 @@ use strum::VariantArray;
 
 pub use self::ignored::Ignored;
 use self::other_protocol::PerProtocol;
+use crate::window::traffic::Flows;
+
 pub use self::other_protocol::{Content, OTHER_PROTOCOLS, OtherProtocol, ProtocolNumber};
 
 /// Takes the struct of counters as it is to be; writes with it what every counter takes part in, so that none is left out.
@@ -90,12 +92,37 @@ counted! {
         pub window_options: u64,
         /// Window samples that took the reported window of the sender.
         pub window_option_samples: u64,
+        /// Payload bytes towards networks, as handed over to them.
+        pub traffic_out_bytes: u64,
+        /// Of them, retransmitted ones.
+        pub traffic_out_retransmitted_bytes: u64,
+        /// Of them, those towards networks that had an estimate.
+        pub traffic_out_covered_bytes: u64,
+        /// TCP segments towards networks.
+        pub traffic_out_packets: u64,
+        /// Payload bytes from networks.
+        pub traffic_in_bytes: u64,
+        /// Of them, retransmitted ones.
+        pub traffic_in_retransmitted_bytes: u64,
+        /// TCP segments from networks.
+        pub traffic_in_packets: u64,
         ignored: PerReason,
         other_protocols: PerProtocol,
     }
 }
 
 impl Counters {
+    /// Counts what passed to and from a network, which has an estimate or not.
+    pub(crate) fn count_traffic(&mut self, Flows { outbound, inbound }: &Flows, covered: bool) {
+        self.traffic_out_bytes += outbound.bytes;
+        self.traffic_out_retransmitted_bytes += outbound.retransmitted_bytes;
+        self.traffic_out_covered_bytes += if covered { outbound.bytes } else { 0 };
+        self.traffic_out_packets += outbound.packets;
+        self.traffic_in_bytes += inbound.bytes;
+        self.traffic_in_retransmitted_bytes += inbound.retransmitted_bytes;
+        self.traffic_in_packets += inbound.packets;
+    }
+
     /// Counts one ignored thing.
     pub fn ignore(&mut self, reason: Ignored) {
         if let Some(count) = self.ignored.0.get_mut(usize::from(reason as u8)) {

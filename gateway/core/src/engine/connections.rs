@@ -6,8 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use super::{EVENTS_PER_STEP, Engine};
 use crate::counters::Ignored;
 use crate::event::{Established, Event, StartImminent};
-use crate::flow::connection::{Connection, Imminent, Place, Role, Stage};
+use crate::flow::connection::{Connection, Imminent, Place, Repeated, Role, Stage};
 use crate::flow::openings::Opening;
+use crate::flow::passed::LATE;
 use crate::flow::report::{DirectionReport, FlowReports};
 use crate::flow::sample::ConnectionId;
 use crate::flow::sample_rate::SampleRate;
@@ -210,7 +211,7 @@ impl Engine {
             Side::High => [to, from],
         };
         let reports = if home { self.config.flow_reports } else { FlowReports::None };
-        self.flows.insert(tuple, Connection::new(id, roles, home, reports), self.now)
+        self.flows.insert(tuple, Connection::new(id, roles, home, reports, self.now), self.now)
     }
 
     /// Whether one end is a listener of the gateway: its subscriptions would make its agents' hosts networks.
@@ -241,25 +242,40 @@ impl Engine {
             findings: networks,
             now: *now,
             bad_times: None,
+            patience: LATE,
         };
         (flows, context)
     }
 
     pub(super) fn look(&mut self, key: Key) {
         let (flows, mut context) = self.apart();
-        let Some(connection) = flows.get_mut(key) else { return };
+        let Some((tuple, last_at, connection)) = flows.entry_mut(key) else { return };
         let deadline = connection.look(context.now, &mut context);
+        if context.patience < LATE {
+            connection.hand_over(tuple.addresses(), Repeated::NONE, last_at, &mut context);
+        }
         flows.account(key, context.now);
         if let Some(deadline) = deadline {
             flows.arm(key, deadline);
         }
     }
 
+    /// A connection has fallen silent: its networks get what they do not have yet.
+    pub(super) fn hand_over(&mut self, key: Key) {
+        let (flows, mut context) = self.apart();
+        if let Some((tuple, last_at, connection)) = flows.entry_mut(key) {
+            connection.hand_over(tuple.addresses(), Repeated::NONE, last_at, &mut context);
+        }
+        self.take_network_events();
+    }
+
     pub(super) fn end(&mut self, key: Key) {
+        let Some((tuple, last_at, _)) = self.flows.entry_mut(key) else { return };
+        let ended = (tuple.addresses(), last_at);
         let Some(connection) = self.flows.remove(key) else { return };
         self.counters.connections_ended += u64::from(connection.is_counted());
         let (_, mut context) = self.apart();
-        let reports = connection.finish(context.now, &mut context);
+        let reports = connection.finish(ended, context.now, &mut context);
         self.queue_reports(reports);
         self.take_network_events();
     }

@@ -202,6 +202,9 @@ impl Engine {
             self.look(key);
             self.take_network_events();
         }
+        while let Some(key) = self.flows.silent(self.now) {
+            self.hand_over(key);
+        }
         while self.has_room_for_reports()
             && let Some(key) = self.flows.expired(self.now)
         {

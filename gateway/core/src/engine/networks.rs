@@ -16,6 +16,7 @@ use crate::window::delivery::Delivered;
 use crate::window::live::{SenderId, SenderState};
 use crate::window::record::NetworkRecord;
 use crate::window::table::{NetworkTable, SharingCounts};
+use crate::window::traffic::Flows;
 use crate::window::view::NetworkView;
 
 impl FlowSink for NetworkTable {
@@ -57,6 +58,10 @@ impl FlowSink for NetworkTable {
 
     fn no_sample(&mut self, network: Network, at: Timestamp, why: Ignored) {
         self.count_outcome(network, at, why);
+    }
+
+    fn traffic(&mut self, network: Network, at: Timestamp, flows: &Flows) -> bool {
+        self.add_traffic(network, at, flows)
     }
 
     fn loss(&mut self, network: Network, at: Timestamp, sender: SenderId, rtt: Micros) {

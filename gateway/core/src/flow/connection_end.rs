@@ -11,6 +11,7 @@ use crate::flow::seq_state::SeqState;
 use crate::flow::sequence::first_position;
 use crate::flow::sink::FlowContext;
 use crate::memory::{Held, boxed, bytes};
+use crate::window::traffic::Flow;
 use crate::wire::segment::Segment;
 
 /// How far beyond its SYN the first acknowledgement that is heard of a sender may lie, in bytes: a capture may have missed some.
@@ -117,6 +118,14 @@ impl ConnectionEnd {
         }
     }
 
+    /// Takes what it sent and its network does not have yet.
+    pub(crate) fn take_passed(&mut self) -> Flow {
+        match self {
+            Self::Rebuilt(sender) => sender.passed.take(),
+            Self::SeqState(passing) => passing.passed.take(),
+        }
+    }
+
     /// Whether it sent something, and its SYN, where it was seen, was acknowledged: by a number near it, since of numbers
     /// made up a quarter lies within the largest window there is.
     pub(crate) fn is_agreed(&self) -> bool {
@@ -172,11 +181,11 @@ impl ConnectionEnd {
         }
     }
 
-    /// Takes a segment of this sender; a second copy only counts, where something does.
-    pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut FlowContext<'_>) {
+    /// Takes a segment of this sender; a second copy only counts, where something does. Returns how much of it was sent before.
+    pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut FlowContext<'_>) -> u32 {
         match self {
             Self::Rebuilt(sender) => sender.send(segment, copy, context),
-            Self::SeqState(_) if copy => {}
+            Self::SeqState(_) if copy => 0,
             Self::SeqState(passing) => passing.send(segment, context),
         }
     }

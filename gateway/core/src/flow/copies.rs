@@ -62,6 +62,11 @@ impl LastPacket {
         self.at
     }
 
+    /// When and as what it was sent.
+    pub(crate) fn stamp(&self) -> Stamp {
+        Stamp { at: self.at, ts_value: self.ts_value, ip_id: self.ip_id }
+    }
+
     /// When it came, where it is a SYN.
     pub(crate) fn syn_at(&self) -> Option<Timestamp> {
         self.flags.has(Flags::SYN).then_some(self.at)

@@ -33,6 +33,10 @@ impl Prefixes {
 
     /// The network of `address`: the longest match in the list, else its /24 or /48.
     pub(crate) fn network_of(&self, address: IpAddr) -> Network {
+        // Mostly there is no list, and to look into an empty one costs more than all else.
+        if self.networks.is_empty() {
+            return Network::of(address);
+        }
         let listed = self.networks.get_lpm(&IpNet::from(address.to_canonical()));
         listed.map_or_else(|| Network::of(address), Network::new)
     }

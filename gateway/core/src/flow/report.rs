@@ -87,6 +87,9 @@ pub struct DirectionDetails {
     pub rtt_seqack: RttSummary,
     /// Round-trip times from the timestamps option, kept apart.
     pub rtt_timestamps: RttSummary,
+    /// Highest acknowledgement since its first segment was seen, as a position, believable or not: what the largest flight is counted
+    /// from, as an interval count would.
+    pub highest_ack: Option<u64>,
     /// Largest flight: highest sequence sent less highest acknowledgement seen.
     pub flight_max: Bytes,
     /// What limited the sender for most of its round trips.
@@ -140,6 +143,7 @@ impl DirectionDetails {
             duplicate_packets: 0,
             rtt_seqack: RttSummary::default(),
             rtt_timestamps: RttSummary::default(),
+            highest_ack: None,
             flight_max: Bytes(0),
             limited_by: Limiter::Unknown,
             samples: Vec::new(),

@@ -11,7 +11,9 @@ use crate::flow::announced::{Announced, believable_reach};
 use crate::flow::copies::LastPacket;
 use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeMicros};
+use crate::flow::passed::{AT_ONCE, Passed};
 use crate::flow::rtt::round_trip;
+use crate::flow::scoreboard::Stamp;
 use crate::flow::sequence::{first_position, position_near};
 use crate::flow::sink::FlowContext;
 use crate::wire::segment::{Flags, Segment};
@@ -38,6 +40,10 @@ pub(crate) struct SeqState {
     peer_window: Option<Announced>,
     /// The peer acknowledged something.
     acknowledged: bool,
+    /// The newest of it was acknowledged before it was seen, if ever.
+    missed: bool,
+    /// Not handed over to its network yet.
+    pub(crate) passed: Passed,
 }
 
 impl SeqState {
@@ -55,6 +61,8 @@ impl SeqState {
             fin_end: MaybeCount::NONE,
             peer_window: None,
             acknowledged: false,
+            missed: false,
+            passed: Passed::default(),
         }
     }
 
@@ -118,10 +126,14 @@ impl SeqState {
         last.is_copied_by(segment) || (own == 0 || end <= self.una) && last.follows_copy_in(segment)
     }
 
-    /// Takes a segment of this sender, which is no copy: how far it came, and its SYN and FIN.
-    pub(crate) fn send(&mut self, segment: &Segment, context: &mut FlowContext<'_>) {
+    /// Takes a segment of this sender, which is no copy: how far it came, and its SYN and FIN. Returns how much of it was sent before.
+    pub(crate) fn send(&mut self, segment: &Segment, context: &mut FlowContext<'_>) -> u32 {
         let start = position_near(self.nxt, segment.seq);
         let end = start + u64::from(segment.seq_len());
+        if self.passed.count(segment.payload_len) {
+            context.patience = AT_ONCE;
+        }
+        let repeated = if start < self.nxt { self.repeated(segment, start, end) } else { 0 };
         self.last_packet = Some(LastPacket::of(segment));
         if segment.flags.has(Flags::SYN | Flags::FIN | Flags::RST) {
             self.syn_again |= segment.flags.has(Flags::SYN) && self.syn.is_some();
@@ -135,14 +147,30 @@ impl SeqState {
                 self.fin_end = MaybeCount::some(end);
             }
             if segment.flags.has(Flags::RST) {
-                return;
+                return 0;
             }
         }
         if self.acknowledged && end > self.una + believable_reach(self.peer_window) {
             context.counters.ignore(Ignored::BeyondWindow);
-        } else if end > start {
+            return 0;
+        }
+        if end > start {
+            self.missed &= end <= self.nxt;
             self.nxt = self.nxt.max(end);
         }
+        repeated
+    }
+
+    /// How many bytes of a segment from `start` to `end`, which begins below the highest one sent, were sent before it: none of one that was
+    /// only overtaken, also by its acknowledgement, or that keeps the connection alive.
+    #[cold]
+    fn repeated(&self, segment: &Segment, start: u64, end: u64) -> u32 {
+        let overtaken =
+            || self.last_packet.is_some_and(|last| Stamp::of(segment).was_sent_before(&last.stamp()) == Some(true));
+        if (end <= self.una && (segment.payload_len <= 1 || self.missed)) || overtaken() {
+            return 0;
+        }
+        u32::try_from(self.nxt - start).unwrap_or(u32::MAX).min(segment.payload_len)
     }
 
     /// Takes an acknowledgement that the peer sent; `scale` is the shift of its window, where known.
@@ -170,6 +198,7 @@ impl SeqState {
         {
             self.handshake_rtt = round_trip(sent_at, segment.at).into();
         }
+        self.missed |= ahead > 0;
         self.una = self.una.max(ack);
         self.nxt = self.nxt.max(ack);
         self.acknowledged = true;

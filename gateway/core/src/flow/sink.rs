@@ -15,6 +15,7 @@ use crate::service::ServiceTable;
 use crate::window::bucket::{LimitCounts, RttSum};
 use crate::window::delivery::Delivered;
 use crate::window::live::{SenderId, SenderState};
+use crate::window::traffic::Flows;
 
 /// Takes findings: the window per network in the engine.
 pub(crate) trait FlowSink {
@@ -41,6 +42,8 @@ pub(crate) trait FlowSink {
     fn transfer(&mut self, network: Network, at: Timestamp);
     /// A loss or the end of a transfer gave no sample.
     fn no_sample(&mut self, network: Network, at: Timestamp, why: Ignored);
+    /// What passed to and from the network by `at`; whether it has an estimate.
+    fn traffic(&mut self, network: Network, at: Timestamp, flows: &Flows) -> bool;
     /// A loss event of a sender whose round trip is `rtt`, whether or not it gave a sample.
     fn loss(&mut self, network: Network, at: Timestamp, sender: SenderId, rtt: Micros);
 }
@@ -65,6 +68,8 @@ pub(crate) struct FlowContext<'a> {
     pub(crate) now: Timestamp,
     /// Why nothing that rests on the times of the connection at hand is a finding, where that is so.
     pub(crate) bad_times: Option<Ignored>,
+    /// After how long the connection at hand hands over what passed ([`crate::flow::passed`]).
+    pub(crate) patience: u16,
     /// Where findings go.
     pub(crate) findings: &'a mut dyn FlowSink,
 }

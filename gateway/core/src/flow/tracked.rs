@@ -7,6 +7,7 @@ use spand_proto::start::DEFAULT_INITIAL_WINDOW;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use crate::counters::Ignored;
+use crate::flow::passed::EARLY;
 use crate::flow::pending::PendingStats;
 use crate::flow::reported_window::ReportedWindow;
 use crate::flow::sample::{ConnectionId, Limiter, Phase, SampleReason, WindowSample};
@@ -161,6 +162,7 @@ impl TrackedSender {
         let since = std::mem::replace(&mut self.flushed_at, context.now);
         if rtts.count > 0 || limits != LimitCounts::default() {
             let delivered = Delivered { since, bytes: pending_stats.delivered() };
+            context.patience = context.patience.min(EARLY);
             context.findings.rounds(self.network, context.now, self.remote, (rtts, limits), delivered);
         }
     }

@@ -13,4 +13,5 @@ mod parallel;
 pub mod record;
 mod sound;
 pub mod table;
+pub mod traffic;
 pub mod view;

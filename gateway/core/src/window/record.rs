@@ -236,7 +236,7 @@ fn push_tight<T>(all: &mut Vec<T>, one: T) {
 
 /// Inserts with little room to spare: most networks keep one or two of a kind, where a vector by itself makes room for
 /// four.
-fn insert_tight<T>(all: &mut Vec<T>, place: usize, one: T) {
+pub(super) fn insert_tight<T>(all: &mut Vec<T>, place: usize, one: T) {
     if all.len() == all.capacity() {
         all.reserve_exact((all.len() / 2).max(1));
     }
@@ -244,7 +244,7 @@ fn insert_tight<T>(all: &mut Vec<T>, place: usize, one: T) {
 }
 
 /// Frees unused capacity. Otherwise every network would keep the memory of its busiest time.
-fn give_back<T>(all: &mut Vec<T>) {
+pub(super) fn give_back<T>(all: &mut Vec<T>) {
     if all.capacity() > all.len() + all.len() / 2 + 1 {
         all.shrink_to_fit();
     }
@@ -270,7 +270,7 @@ fn make_room(in_bucket: &mut [Contribution], index: u64, source: Source) -> Opti
     in_bucket.iter().position(|place| place.source == Some(source))
 }
 
-fn is_aged(index: u64, now: Timestamp, config: &WindowConfig) -> bool {
+pub(super) fn is_aged(index: u64, now: Timestamp, config: &WindowConfig) -> bool {
     index.saturating_add(u64::from(config.buckets.get())) <= now.0 / bucket_nanos(config.bucket)
 }
 

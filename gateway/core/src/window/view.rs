@@ -12,6 +12,7 @@ use super::cells::Seen;
 use super::live::LiveView;
 use super::record::NetworkRecord;
 use super::table::Rules;
+use super::traffic::NetworkTraffic;
 use crate::config::WindowConfig;
 use crate::estimate::{self, Compared, Counts, NoEstimate};
 use crate::flow::sample_rate::SampleRate;
@@ -51,6 +52,8 @@ pub struct NetworkView {
     pub followed: SampleRate,
     /// How transfers ended that this gateway saw.
     pub outcomes: Outcomes,
+    /// What passed to and from it at this gateway; counts of the sample of connections that is followed, as well.
+    pub traffic: NetworkTraffic,
     /// Samples, and connections that give them, which an estimate needs.
     pub needed: (u32, u32),
     /// What the rules say that are compared with the one in force.
@@ -64,13 +67,13 @@ impl NetworkView {
     pub(super) fn of(
         network: Network,
         (record, live): (&NetworkRecord, LiveView<'_>),
-        (seen, parallel_here, outcomes): (Seen, u32, Outcomes),
+        (seen, parallel_here, outcomes, traffic): (Seen, u32, Outcomes, Option<NetworkTraffic>),
         now: Timestamp,
         config: &WindowConfig,
         rules: &Rules,
     ) -> Option<Self> {
         let slice = record.slice(now, config);
-        if slice.buckets.is_empty() {
+        if slice.buckets.is_empty() && traffic.is_none() {
             return None;
         }
         let counts = Counts::of(slice);
@@ -95,6 +98,7 @@ impl NetworkView {
             parallel_here,
             followed: seen.followed,
             outcomes,
+            traffic: traffic.unwrap_or_default(),
             needed: (config.min_samples, config.min_connections),
             compared: rules.compared.iter().map(|kind| Compared::of(*kind, slice, live, now)).collect(),
             newest: record.newest,

@@ -9,6 +9,7 @@ use spand_proto::operator::rfc3339_ms;
 use spand_proto::units::{Micros, Timestamp};
 
 use crate::names::{Named, Names};
+use crate::network_traffic::TrafficDocument;
 use crate::opening::{ComparedDocument, OpeningDocument};
 use crate::publisher::Trend;
 
@@ -52,6 +53,7 @@ pub(super) struct NetworkDocument {
     no_estimate: Option<Reason>,
     no_estimate_message: Option<String>,
     transfer_outcomes: Outcomes,
+    traffic: TrafficDocument,
     opening: Option<OpeningDocument>,
     /// Never sent to hosts.
     compared: Vec<ComparedDocument>,
@@ -69,7 +71,8 @@ struct LimitsDocument {
 }
 
 impl NetworkDocument {
-    pub(super) fn new(view: &NetworkView, names: &Names, now: Timestamp) -> Self {
+    /// Of `view` at `now`, where the first packet at all was captured at `began`.
+    pub(super) fn new(view: &NetworkView, names: &Names, began: Option<Timestamp>, now: Timestamp) -> Self {
         let estimate = view.estimate.as_ref();
         let mss = estimate.map(|estimate| estimate.mss);
         let no_estimate = view.no_estimate();
@@ -104,6 +107,7 @@ impl NetworkDocument {
             no_estimate: no_estimate.map(|why| why.reason),
             no_estimate_message: no_estimate.map(|why| why.to_string()),
             transfer_outcomes: view.outcomes,
+            traffic: TrafficDocument::new(&view.traffic, began),
             opening: OpeningDocument::in_force(view, mss, now),
             compared: ComparedDocument::all(view, mss, now),
             trend: None,

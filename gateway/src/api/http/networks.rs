@@ -51,10 +51,11 @@ pub(super) async fn list(
                 && search.as_ref().is_none_or(|search| search.finds(view.network, &names))
         };
         let (views, now) = (matching(&published, matches), published.now());
+        let began = published.engine().oldest;
         let page = Page { sort, descending, offset, limit }.of(&views, now);
         let total = views.len();
         drop(views);
-        let mut networks: Vec<_> = page.iter().map(|view| NetworkDocument::new(view, &names, now)).collect();
+        let mut networks: Vec<_> = page.iter().map(|view| NetworkDocument::new(view, &names, began, now)).collect();
         if trend {
             let prefixes: Vec<_> = page.iter().map(|view| view.network).collect();
             let trends = published.trends_of(&prefixes, |trend| trend.map(TrendDocument::new));
@@ -89,7 +90,7 @@ pub(super) async fn one(
     Parameters::parse(&uri, &[])?;
     let published = &api.shared.published;
     let view = find(published, path, "/v1/networks/")?;
-    Ok(Json(NetworkDocument::new(&view, &api.names().get(), published.now())))
+    Ok(Json(NetworkDocument::new(&view, &api.names().get(), published.engine().oldest, published.now())))
 }
 
 /// The network that the part of an address after `before` names, by prefix or by an address inside it.

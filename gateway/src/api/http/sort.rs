@@ -14,16 +14,20 @@ pub(super) enum Sort {
     Rtt,
     Samples,
     Losses,
+    Traffic,
+    Loss,
     Age,
     Confidence,
 }
 
-pub(super) const SORTS: [(&str, Sort); 7] = [
+pub(super) const SORTS: [(&str, Sort); 9] = [
     ("prefix", Sort::Prefix),
     ("wc", Sort::Share),
     ("rtt", Sort::Rtt),
     ("samples", Sort::Samples),
     ("losses", Sort::Losses),
+    ("traffic", Sort::Traffic),
+    ("loss", Sort::Loss),
     ("age", Sort::Age),
     ("confidence", Sort::Confidence),
 ];
@@ -88,6 +92,8 @@ impl Page {
             Sort::Rtt => view.rtt_mean.map(|rtt| rtt.0 as f64),
             Sort::Samples => Some(f64::from(view.samples)),
             Sort::Losses => Some(view.losses as f64),
+            Sort::Traffic => Some(view.traffic.window.bytes() as f64),
+            Sort::Loss => view.traffic.window.outbound.loss(),
             Sort::Age => view.age(now).map(|age| age.0 as f64),
             Sort::Confidence => view.estimate.as_ref().map(|estimate| estimate.confidence.value()),
         }
@@ -103,6 +109,7 @@ mod tests {
     use spand_core::estimate::NoEstimate;
     use spand_core::flow::sample_rate::SampleRate;
     use spand_core::window::bucket::LimitCounts;
+    use spand_core::window::traffic::{Flow, Flows, NetworkTraffic};
     use spand_proto::estimate::{Confidence, Estimate};
     use spand_proto::made_up;
     use spand_proto::network::Network;
@@ -138,6 +145,13 @@ mod tests {
             losses: value.unwrap_or(0).into(),
             limits: LimitCounts::default(),
             outcomes: Outcomes::default(),
+            traffic: NetworkTraffic {
+                window: Flows {
+                    outbound: Flow { bytes: 10, retransmitted_bytes: value.unwrap_or(0).into(), ..Flow::default() },
+                    inbound: Flow { bytes: value.unwrap_or(0).into(), ..Flow::default() },
+                },
+                ..NetworkTraffic::default()
+            },
             needed: (3, 2),
             compared: Vec::new(),
             parallel: 1,

@@ -42,6 +42,7 @@ pub(super) struct TrafficDocument {
     span_s: f64,
     connections_ended: u64,
     connections_one_sided: u64,
+    coverage: CoverageDocument,
     interfaces: Vec<InterfaceDocument>,
     ignored: Vec<IgnoredDocument>,
     other_protocols: Vec<OtherProtocolDocument>,
@@ -56,6 +57,17 @@ pub(super) struct TrafficDocument {
     agents: usize,
     networks_revision: u64,
     next_event: u64,
+}
+
+/// What goes to networks with an estimate; `null` where nothing went anywhere.
+#[derive(Debug, Serialize)]
+struct CoverageDocument {
+    /// Part of the payload bytes of the last `span_s`.
+    out_part: Option<f64>,
+    /// Part of the connections established since the start.
+    connections_part: Option<f64>,
+    /// The same of those whose host is subscribed here.
+    advised_part: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -100,6 +112,8 @@ impl TrafficDocument {
     pub(super) fn new(published: &Published) -> Self {
         let (traffic, engine, now) = (published.traffic(), published.engine(), published.now());
         let ignored = traffic.ignored.into_iter();
+        let measures = published.measures();
+        let part = |some: u64, all: u64| (all > 0).then(|| some as f64 / all as f64);
         Self {
             version: env!("CARGO_PKG_VERSION"),
             at: rfc3339_ms(now),
@@ -109,6 +123,11 @@ impl TrafficDocument {
             span_s: traffic.span.as_secs_f64(),
             connections_ended: traffic.ended,
             connections_one_sided: traffic.one_sided,
+            coverage: CoverageDocument {
+                out_part: part(traffic.out_covered_bytes, traffic.out_bytes),
+                connections_part: part(measures.established_covered.get(), measures.established.get()),
+                advised_part: part(measures.established_advised.get(), measures.established.get()),
+            },
             interfaces: published.captures().into_iter().map(InterfaceDocument::from).collect(),
             ignored: ignored
                 .map(|(reason, lately, all)| IgnoredDocument { reason: reason.name(), lately, all })

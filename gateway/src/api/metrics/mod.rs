@@ -208,6 +208,11 @@ impl Register {
             "Time from a start's packet to handing its message to the transport",
             measures.start_sent_seconds,
         );
+        self.add("publisher_established", "Connections of hosts inside that were established", measures.established);
+        let help = "Those of them towards networks with an estimate";
+        self.add("publisher_established_covered", help, measures.established_covered);
+        let help = "Those of these whose host is subscribed here";
+        self.add("publisher_established_advised", help, measures.established_advised);
         self.add(
             "publisher_apply_seconds",
             "Time from a batch of the engine to its publication",

@@ -95,6 +95,21 @@ fn engine(scrape: &mut Scrape<'_>, engine: &EngineStatus) -> fmt::Result {
     scrape.counter("engine_rtt_samples", "Round-trip time samples taken", counters.rtt_samples)?;
     scrape.counter("engine_loss_events", "Loss events recognised", counters.loss_events)?;
     scrape.counter("engine_timeouts", "Retransmission timeouts recognised", counters.timeouts)?;
+    let mut directions = |name, help, [out, back]: [u64; 2]| {
+        scrape.counters(
+            name,
+            help,
+            [("out", out), ("in", back)].map(|(name, count)| ([("direction", name.to_owned())], count)),
+        )
+    };
+    let counts = [counters.traffic_out_packets, counters.traffic_in_packets];
+    directions("engine_traffic_packets", "TCP segments to and from networks", counts)?;
+    let counts = [counters.traffic_out_bytes, counters.traffic_in_bytes];
+    directions("engine_traffic_bytes", "Payload bytes to and from networks", counts)?;
+    let counts = [counters.traffic_out_retransmitted_bytes, counters.traffic_in_retransmitted_bytes];
+    directions("engine_traffic_retransmitted_bytes", "Retransmitted ones among them", counts)?;
+    let help = "Payload bytes towards networks that had an estimate";
+    scrape.counter("engine_traffic_covered_bytes", help, counters.traffic_out_covered_bytes)?;
     scrape.counter("engine_imminent_starts", "Imminent starts recognised", counters.imminent_starts)?;
     scrape.counter(
         "engine_service_sizes",

@@ -18,6 +18,7 @@ use spand_core::flow::sample_rate::SampleRate;
 use spand_core::service::ServiceSize;
 use spand_core::sharing::{GatewayId, TapId};
 use spand_core::window::bucket::LimitCounts;
+use spand_core::window::traffic::NetworkTraffic;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::made_up;
@@ -161,6 +162,7 @@ fn poor() -> NetworkView {
         parallel_here: 0,
         followed: SampleRate::ALL,
         outcomes: Outcomes::new(3, &[(Reason::AppLimited, 1)]),
+        traffic: NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
         newest: Some(Timestamp(8_000_000_000)),

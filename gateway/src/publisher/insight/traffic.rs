@@ -40,7 +40,11 @@ pub struct Traffic {
     pub ended: u64,
     /// The second of them.
     pub one_sided: u64,
-    /// The span that the two and [`Traffic::ignored`] are about: a minute, less at first.
+    /// Payload bytes towards networks in the last minute, and those of them towards networks that had an estimate.
+    pub out_bytes: u64,
+    /// The second of them.
+    pub out_covered_bytes: u64,
+    /// The span that these and [`Traffic::ignored`] are about: a minute, less at first.
     pub span: Micros,
     /// What was ignored in that span, and since the start: reasons that occurred.
     pub ignored: Vec<(Ignored, u64, u64)>,
@@ -118,6 +122,8 @@ impl Recorder {
             last: self.points.back().copied().filter(|point| now.since(point.at) < LAST_STEP),
             ended: self.now.connections_ended.saturating_sub(before.connections_ended),
             one_sided: self.now.connections_one_sided.saturating_sub(before.connections_one_sided),
+            out_bytes: self.now.traffic_out_bytes.saturating_sub(before.traffic_out_bytes),
+            out_covered_bytes: self.now.traffic_out_covered_bytes.saturating_sub(before.traffic_out_covered_bytes),
             span: self.at.since(*since),
             ignored: ignored.collect(),
             other_protocols: self
@@ -147,6 +153,8 @@ mod tests {
             engine.counters.wire_bytes += 100_000;
             engine.counters.connections_ended += 2;
             engine.counters.connections_one_sided += 1;
+            engine.counters.traffic_out_bytes += 1_000;
+            engine.counters.traffic_out_covered_bytes += 250;
             let dropped = CaptureStatus { dropped_kernel: tenth, dropped_queue: tenth, ..CaptureStatus::default() };
             recorder.take(at(tenth * 100), &engine, &[dropped]);
         }
@@ -155,6 +163,7 @@ mod tests {
         assert!((last.packets_per_s - 1_000.0).abs() < 1e-9, "{last:?}");
         assert!((last.bits_per_s - 8e6).abs() < 1e-3 && (last.dropped_per_s - 20.0).abs() < 1e-9, "{last:?}");
         assert_eq!((traffic.ended, traffic.one_sided, traffic.span), (1_200, 600, Micros::from_secs(60)));
+        assert_eq!((traffic.out_bytes, traffic.out_covered_bytes), (600_000, 150_000));
         assert_eq!(recorder.points().len(), 120);
         assert_eq!(recorder.summary(at(135_000)).last, None, "no current value without a reading");
     }

@@ -18,6 +18,7 @@ use spand_core::flow::sample_rate::SampleRate;
 use spand_core::memory::{boxed, treed};
 use spand_core::sharing::HeldBack;
 use spand_core::window::bucket::LimitCounts;
+use spand_core::window::traffic::NetworkTraffic;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
@@ -258,6 +259,7 @@ impl Networks {
                 parallel_here: 0,
                 followed: SampleRate::ALL,
                 outcomes: Outcomes::default(),
+                traffic: NetworkTraffic::default(),
                 needed: (min_samples, min_connections),
                 compared: Vec::new(),
                 newest: Some(estimate.refreshed),

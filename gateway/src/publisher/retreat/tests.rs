@@ -2,6 +2,7 @@
 
 use spand_core::flow::sample_rate::SampleRate;
 use spand_core::window::bucket::LimitCounts;
+use spand_core::window::traffic::NetworkTraffic;
 use spand_proto::estimate::{Confidence, RuleKind};
 use spand_proto::no_estimate::Outcomes;
 use spand_proto::opening::Opening;
@@ -52,6 +53,7 @@ pub(super) fn view(share_segments: f64) -> NetworkView {
         parallel_here: 0,
         followed: SampleRate::ALL,
         outcomes: Outcomes::default(),
+        traffic: NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
         newest: None,

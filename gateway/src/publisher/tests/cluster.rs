@@ -159,6 +159,7 @@ fn crowd(here: u32, all: u32) -> Event {
         parallel_here: here,
         followed: spand_core::flow::sample_rate::SampleRate::ALL,
         outcomes: Outcomes::default(),
+        traffic: spand_core::window::traffic::NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
         newest: None,

@@ -50,7 +50,7 @@ fn into_io(error: csv::Error) -> io::Error {
 }
 
 /// Columns of [`crate::replay::NetworkRow`], in order.
-pub(super) const NETWORK_COLUMNS: [&str; 25] = [
+pub(super) const NETWORK_COLUMNS: [&str; 31] = [
     "prefix",
     "wc_segments",
     "wc_bytes",
@@ -76,6 +76,12 @@ pub(super) const NETWORK_COLUMNS: [&str; 25] = [
     "no_sample",
     "buffer_bytes",
     "is_lower_bound",
+    "out_bytes",
+    "out_bps",
+    "out_loss",
+    "in_bytes",
+    "in_bps",
+    "in_loss",
 ];
 
 /// Columns of [`crate::replay::FlowRow`], in order.

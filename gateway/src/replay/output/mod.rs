@@ -58,7 +58,8 @@ impl Show {
     /// The networks that the window holds something of.
     fn networks(&self, state: &State) -> Vec<NetworkRow> {
         let views = state.networks.iter();
-        let rows = views.map(|view| NetworkRow::new(view, state.traffic.get(&view.network), state.at, self.mss));
+        let rows = views
+            .map(|view| NetworkRow::new(view, state.traffic.get(&view.network), (state.began, state.at), self.mss));
         let mut rows: Vec<_> = rows.collect();
         self.order(&mut rows);
         rows

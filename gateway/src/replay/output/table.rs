@@ -17,11 +17,14 @@ pub(super) struct Tables {
     left_out: bool,
 }
 
-const NETWORK_COLUMNS: [Column; 19] = [
+const NETWORK_COLUMNS: [Column; 22] = [
     Column::text("network", 0),
     Column::number("bytes", 1),
     Column::number("Mbit/s", 4),
     Column::number("retx\n%", 5),
+    Column::number("out\nMbit/s", 17),
+    Column::number("in\nMbit/s", 12),
+    Column::number("in loss\n%", 18),
     Column::number("Wc\nsegs", 2),
     Column::number("Wc\nbytes", 10),
     Column::number("MSS", 14),
@@ -34,7 +37,7 @@ const NETWORK_COLUMNS: [Column; 19] = [
     Column::number("loss\nevents", 11),
     Column::number("limited\nw/r/a", 13),
     Column::number("age\ns", 16),
-    Column::number("confi-\ndence", 12),
+    Column::number("confi-\ndence", 19),
     Column::text("opening\nsegs", 8),
     Column::text("no estimate", 0),
 ];
@@ -126,12 +129,15 @@ impl Tables {
     }
 }
 
-fn network(row: &NetworkRow) -> [String; 19] {
+fn network(row: &NetworkRow) -> [String; 22] {
     [
         row.prefix.clone(),
         bytes(row.unique_bytes),
         megabits(row.throughput_bps),
         percent(row.retransmitted_pct),
+        megabits(row.out_bps),
+        megabits(row.in_bps),
+        percent(row.in_loss.map(|part| part * 100.0)),
         format!("{}{}", if row.is_lower_bound == Some(true) { "≥" } else { "" }, cell(row.wc_segments)),
         cell(row.wc_bytes),
         cell(row.mss),

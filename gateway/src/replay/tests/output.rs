@@ -9,6 +9,7 @@ use spand_core::flow::sample::{ConnectionId, Limiter, Phase, SampleReason, Windo
 use spand_core::flow::sample_rate::SampleRate;
 use spand_core::flow::shadow::flavour::Flavour;
 use spand_core::window::bucket::LimitCounts;
+use spand_core::window::traffic::NetworkTraffic;
 use spand_core::wire::segment::Endpoint;
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::network::Network;
@@ -64,6 +65,7 @@ pub(super) fn known() -> NetworkView {
         parallel_here: 0,
         followed: SampleRate::ALL,
         outcomes: Outcomes::default(),
+        traffic: NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
         newest: Some(estimate.refreshed),
@@ -89,6 +91,7 @@ pub(super) fn unknown() -> NetworkView {
         parallel_here: 0,
         followed: SampleRate::ALL,
         outcomes: Outcomes::default(),
+        traffic: NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
         newest: None,
@@ -133,6 +136,7 @@ fn direction() -> DirectionReport {
         duplicate_packets: 0,
         rtt_seqack: seqack,
         rtt_timestamps: RttSummary::default(),
+        highest_ack: None,
         flight_max: Bytes(4_000),
         limited_by: Limiter::Window,
         samples: vec![
@@ -172,7 +176,7 @@ pub(super) fn report() -> Report {
     Report {
         files: vec![FileReport { name: "a.pcap".to_owned(), stats: SourceStats::default(), outcome: Outcome::Whole }],
         span: Some((Timestamp(1_500_000_000_000_000_001), NOW)),
-        end: State { at: NOW, networks: vec![known(), unknown()], traffic: traffic() },
+        end: State { began: Timestamp(0), at: NOW, networks: vec![known(), unknown()], traffic: traffic() },
         flows: vec![direction()],
         ..Report::default()
     }
@@ -202,9 +206,9 @@ fn csv_begins_with_the_agreed_columns_and_leaves_unknown_fields_empty() {
         "{}",
         lines[1]
     );
-    assert!(lines[1].ends_with(",10000,50000,10.0,1,,,false"), "{}", lines[1]);
+    assert!(lines[1].ends_with(",10000,50000,10.0,1,,,false,0,,,0,,"), "{}", lines[1]);
     assert!(lines[2].starts_with("2001:db8::/48,,,,,,0,0,0,,,,0,0,0,0,too_few_samples,"), "{}", lines[2]);
-    assert!(lines[2].ends_with(",2000000,50000,10.0,1,one_sided,,"), "{}", lines[2]);
+    assert!(lines[2].ends_with(",2000000,50000,10.0,1,one_sided,,,0,,,0,,"), "{}", lines[2]);
 }
 
 #[test]
@@ -280,7 +284,7 @@ fn states_on_the_way_come_before_the_rest() {
         let mut bytes = Vec::new();
         let mut output = Output::new(&mut bytes, Show { moments: true, ..show(format, false) });
         for _ in 0..2 {
-            output.state(&State { at: NOW, networks: vec![known()], traffic: traffic() }).unwrap();
+            output.state(&State { began: Timestamp(0), at: NOW, networks: vec![known()], traffic: traffic() }).unwrap();
         }
         output.end(&report()).unwrap();
         let text = String::from_utf8(bytes).unwrap();

@@ -65,6 +65,8 @@ pub(super) struct EngineThread {
     groups: Arc<Groups>,
     pub(super) batch: Batch,
     events_lost: u64,
+    /// When the first packet was captured.
+    oldest: Option<Timestamp>,
     /// When the newest packet was captured.
     newest: Option<Timestamp>,
     /// There is more to do than fitted into the turn: what else comes is taken first, and not waited for.
@@ -110,6 +112,7 @@ impl EngineThread {
             groups,
             batch: Batch::new(),
             events_lost,
+            oldest: None,
             newest: None,
             more_waits: false,
         }
@@ -180,6 +183,7 @@ impl EngineThread {
     fn packets(&mut self, batches: &[FrameBatch], order: &mut Order) {
         for (at, frame) in order.by_time(batches) {
             self.engine.handle_frame(at, &frame);
+            self.oldest.get_or_insert(at);
             self.newest = self.newest.max(Some(at));
             self.take_events();
         }

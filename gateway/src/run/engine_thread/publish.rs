@@ -29,6 +29,7 @@ impl EngineThread {
             counters: self.engine.counters().clone(),
             connections: self.engine.connections(),
             networks: self.engine.network_count(),
+            oldest: self.oldest,
             newest: self.newest,
             samples_dropped: self.engine.samples_dropped(),
             networks_changed: self.engine.changed(),

@@ -3,6 +3,8 @@
 mod imminent;
 mod judge;
 
+use std::net::IpAddr;
+
 use spand_proto::units::{Micros, Timestamp};
 
 pub(crate) use self::imminent::Imminent;
@@ -11,6 +13,7 @@ use crate::counters::Ignored;
 use crate::flow::connection_end::ConnectionEnd;
 use crate::flow::handshake::window_shift;
 use crate::flow::maybe::MaybeTime;
+use crate::flow::passed::unit;
 use crate::flow::record_times::RecordTimes;
 use crate::flow::report::{DirectionDetails, DirectionReport, FlowReports};
 use crate::flow::sample::ConnectionId;
@@ -21,6 +24,7 @@ use crate::flow::sink::FlowContext;
 use crate::flow::table::Idleness;
 use crate::flow::tuple::Side;
 use crate::memory::Held;
+use crate::window::traffic::{Flow, Flows};
 use crate::wire::segment::{Endpoint, Flags, Segment};
 
 /// How far a connection has come.
@@ -67,6 +71,8 @@ pub(crate) struct Connection {
     stage: Stage,
     doubts: Doubts,
     times: RecordTimes,
+    /// When what passed was last handed over, in [`unit`]s.
+    handed_over: u16,
     /// How many of its sides sent anything, of those whose senders are gone.
     sent: u8,
     /// Something of it was acknowledged for the first time since [`Self::take_progress`] last asked.
@@ -74,6 +80,19 @@ pub(crate) struct Connection {
     /// It is counted here, and not by another engine.
     counted: bool,
     reports: FlowReports,
+}
+
+/// What the segment at hand repeated, before it is handed over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Repeated {
+    /// Who sent it.
+    side: Side,
+    bytes: u32,
+}
+
+impl Repeated {
+    /// There is no segment.
+    pub(crate) const NONE: Self = Self { side: Side::Low, bytes: 0 };
 }
 
 /// What a segment led to.
@@ -89,7 +108,7 @@ pub(crate) struct Reaction {
 
 impl Connection {
     /// A connection whose sides have `roles`, in the order of [`Side`].
-    pub(crate) fn new(id: ConnectionId, roles: [Role; 2], counted: bool, reports: FlowReports) -> Self {
+    pub(crate) fn new(id: ConnectionId, roles: [Role; 2], counted: bool, reports: FlowReports, now: Timestamp) -> Self {
         let (parties, shifts) = ([None, None], [None, None]);
         Self {
             id,
@@ -100,6 +119,7 @@ impl Connection {
             stage: Stage::Opening,
             doubts: Doubts::NONE,
             times: RecordTimes::default(),
+            handed_over: unit(now),
             sent: 0,
             progressed: false,
             counted,
@@ -199,7 +219,7 @@ impl Connection {
             peer.acknowledge(segment, if syn { Some(0) } else { shift }, context);
             self.progressed |= peer.una() > una;
         }
-        sender.send(segment, copy, context);
+        let repeated = sender.send(segment, copy, context);
         if syn
             && let Some(peer) = peer.as_deref_mut()
             && let (Some(own), Some(other)) = (sender.syn(), peer.syn())
@@ -217,7 +237,57 @@ impl Connection {
             }
             closed = self.advance_stage(segment, context);
         }
+        if unit(context.now).wrapping_sub(self.handed_over) >= context.patience || repeated > 0 || closed {
+            let (from, to) = (segment.source.address, segment.destination.address);
+            let ends = if side == Side::Low { [from, to] } else { [to, from] };
+            self.hand_over(ends, Repeated { side, bytes: repeated }, context.now, context);
+        }
         Reaction { imminent, look_at, closed }
+    }
+
+    /// Hands what its sides, at these addresses in the order of [`Side`], sent by `at` over to the networks that are their peers'.
+    #[inline(never)]
+    pub(crate) fn hand_over(
+        &mut self,
+        ends: [IpAddr; 2],
+        repeated: Repeated,
+        at: Timestamp,
+        context: &mut FlowContext<'_>,
+    ) {
+        self.handed_over = unit(at);
+        let [mut low, mut high] = self.take_passed();
+        let from = if repeated.side == Side::Low { &mut low } else { &mut high };
+        from.retransmitted_packets = u64::from(repeated.bytes > 0);
+        from.retransmitted_bytes = repeated.bytes.into();
+        Self::pass_on(self.roles, ends, [low, high], at, context);
+    }
+
+    fn take_passed(&mut self) -> [Flow; 2] {
+        let take =
+            |party: &mut Option<ConnectionEnd>| party.as_mut().map(ConnectionEnd::take_passed).unwrap_or_default();
+        self.parties.each_mut().map(take)
+    }
+
+    fn pass_on(
+        [low_role, high_role]: [Role; 2],
+        [low, high]: [IpAddr; 2],
+        [from_low, from_high]: [Flow; 2],
+        at: Timestamp,
+        context: &mut FlowContext<'_>,
+    ) {
+        if from_low.packets + from_high.packets == 0 {
+            return;
+        }
+        for (role, remote, outbound, inbound) in
+            [(low_role, high, from_low, from_high), (high_role, low, from_high, from_low)]
+        {
+            if role.follow {
+                let network = context.prefixes.network_of(remote);
+                let flows = Flows { outbound, inbound };
+                let covered = context.findings.traffic(network, at, &flows);
+                context.counters.count_traffic(&flows, covered);
+            }
+        }
     }
 
     /// Notes whether the time of a segment's record holds beside those before.
@@ -273,8 +343,15 @@ impl Connection {
         next
     }
 
-    /// Ends the connection; gives the accounts of its directions, the side first seen first.
-    pub(crate) fn finish(mut self, at: Timestamp, context: &mut FlowContext<'_>) -> [Option<Box<DirectionReport>>; 2] {
+    /// Ends the connection between these addresses, whose last packet came at `last_at`; gives the accounts of its directions, the side
+    /// first seen first.
+    pub(crate) fn finish(
+        mut self,
+        (ends, last_at): ([IpAddr; 2], Timestamp),
+        at: Timestamp,
+        context: &mut FlowContext<'_>,
+    ) -> [Option<Box<DirectionReport>>; 2] {
+        let passed = self.take_passed();
         context.bad_times = self.times.fault();
         if let Some(reset_at) = self.doubts.reset_at.get().filter(|_| self.stage != Stage::Closed) {
             // Nothing contradicted the reset.
@@ -285,7 +362,10 @@ impl Connection {
         if self.counted && self.sides_that_sent() < 2 {
             context.counters.connections_one_sided += 1;
         }
-        self.parties.map(|party| party?.finish(at, context))
+        let reports = self.parties.map(|party| party?.finish(at, context));
+        // The network may be in the table since then.
+        Self::pass_on(self.roles, ends, passed, last_at, context);
+        reports
     }
 
     /// The accounts of the directions of a connection that has closed, the side first seen first. Its senders go.

@@ -3,6 +3,7 @@
 use spand_proto::units::Timestamp;
 
 use crate::flow::sequence::is_after;
+use crate::wire::segment::Segment;
 
 /// When and as what a segment was sent.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -19,6 +20,16 @@ pub(crate) struct Stamp {
 const IP_ID_REACH: u16 = 256;
 
 impl Stamp {
+    /// Of `segment`.
+    pub(crate) fn of(segment: &Segment) -> Self {
+        let timestamps = segment.options.timestamps;
+        Self {
+            at: segment.at,
+            ts_value: timestamps.map_or(0, |timestamps| timestamps.value),
+            ip_id: segment.ip_id.unwrap_or(0),
+        }
+    }
+
     /// Whether the sender sent this before `other`, whichever the tap saw first: by timestamp, else by IPv4
     /// identification where both count up (RFC 6864 lets them do anything). `None` where neither tells.
     pub(crate) fn was_sent_before(&self, other: &Self) -> Option<bool> {

@@ -7,7 +7,7 @@ use super::Sender;
 use super::round_trips::senders_rtts;
 use crate::counters::Ignored;
 use crate::flow::announced::Announced;
-use crate::flow::maybe::{MaybeCount, MaybeTime};
+use crate::flow::maybe::MaybeTime;
 use crate::flow::recovery::{AckKind, Counted, Progress, Turn};
 use crate::flow::sink::FlowContext;
 
@@ -25,8 +25,10 @@ impl Sender {
             self.start_at(number);
         }
         let ack = self.position(number);
-        if self.has_sent() && self.details().is_some() {
-            self.highest_ack = MaybeCount::some(self.highest_ack.get().map_or(ack, |highest| highest.max(ack)));
+        if self.has_sent()
+            && let Some(details) = self.details()
+        {
+            details.highest_ack = details.highest_ack.max(Some(ack));
         }
         if self.is_nonsense(ack, segment) {
             context.counters.ignore(Ignored::BeyondWindow);

@@ -21,6 +21,7 @@ use crate::flow::copies::LastPacket;
 use crate::flow::coverage::Coverage;
 use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
+use crate::flow::passed::Passed;
 use crate::flow::recovery::Seldom;
 use crate::flow::report::{DirectionDetails, DirectionReport};
 use crate::flow::rtt::RttEstimator;
@@ -84,9 +85,6 @@ pub(crate) struct Sender {
     /// The window its peer announced last.
     peer_window: Option<Announced>,
     acknowledged: Acknowledged,
-    /// Highest acknowledgement since its first segment was seen, believable or not: what the largest flight is counted
-    /// from, as an interval count would.
-    highest_ack: MaybeCount,
     /// Both ends agreed on SACK.
     sack_agreed: bool,
     rtt: RttEstimator,
@@ -112,6 +110,8 @@ pub(crate) struct Sender {
     /// From its first data on, where its window is wanted.
     followed: Option<Box<TrackedSender>>,
     report: Option<Box<DirectionReport>>,
+    /// Not handed over to its network yet.
+    pub(crate) passed: Passed,
 }
 
 impl Sender {
@@ -131,7 +131,6 @@ impl Sender {
             last_ack: MaybeTime::NONE,
             peer_window: None,
             acknowledged: Acknowledged::Nothing,
-            highest_ack: MaybeCount::NONE,
             sack_agreed: false,
             rtt: RttEstimator::default(),
             echo: EchoTimer::default(),
@@ -147,6 +146,7 @@ impl Sender {
             midstream,
             followed: None,
             report,
+            passed: Passed::default(),
         }
     }
 

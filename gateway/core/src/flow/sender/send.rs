@@ -9,6 +9,7 @@ use crate::flow::copies::{LastPacket, is_copy_of};
 use crate::flow::coverage::{Coverage, Inserted};
 use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeTime};
+use crate::flow::passed::AT_ONCE;
 use crate::flow::reported_window::ReportedWindow;
 use crate::flow::sample::Phase;
 use crate::flow::scoreboard::{Placed, Stamp};
@@ -51,29 +52,51 @@ impl Sender {
             && self.board.transmissions(start).is_some_and(|(stamp, _)| is_copy_of(&stamp, segment, self.rtt.min()))
     }
 
-    /// Takes a segment of this sender. `copy` where it is a second copy, which only counts.
-    pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut FlowContext<'_>) {
+    /// Takes a segment of this sender. `copy` where it is a second copy, which only counts. Returns how much of it was sent before.
+    pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut FlowContext<'_>) -> u32 {
         let extent = self.extent(segment);
         self.note_packet(segment, copy);
         let inserted = self.cover(&extent, context);
         self.count(segment, &extent, &inserted, copy);
         if copy {
-            return;
+            return 0;
         }
+        if self.passed.count(segment.payload_len) {
+            context.patience = AT_ONCE;
+        }
+        let repeated = if extent.data < self.board.nxt() { self.repeated(segment, &extent, &inserted) } else { 0 };
         self.last_packet = Some(LastPacket::of(segment));
         if segment.flags.has(Flags::SYN) {
             self.take_syn(segment);
         }
         if segment.flags.has(Flags::RST) {
-            return;
+            return 0;
         }
         if self.acknowledged.any() && extent.end > self.board.una() + self.believable_reach() {
             context.counters.ignore(Ignored::BeyondWindow);
-        } else if extent.end > extent.start {
+            return 0;
+        }
+        if extent.end > extent.start {
             self.place(segment, &extent, &inserted, context);
         } else if let Some(timestamps) = segment.options.timestamps {
             self.echo.sent_untimed(timestamps.value);
         }
+        repeated
+    }
+
+    /// How many bytes of a segment that begins below the highest one sent were sent before it: also where the capture missed them, but
+    /// none of one that was only overtaken, also by its acknowledgement, or that keeps the connection alive or asks for a window.
+    #[cold]
+    fn repeated(&self, segment: &Segment, extent: &Extent, inserted: &Inserted) -> u32 {
+        let (una, nxt) = (self.board.una(), self.board.nxt());
+        let keeps_alive = segment.payload_len <= 1 && (extent.end <= una || self.peer_is_closed());
+        let missed = inserted.repeated_bytes == 0 && extent.data_end <= una;
+        let overtaken =
+            || self.last_packet.is_some_and(|last| Stamp::of(segment).was_sent_before(&last.stamp()) == Some(true));
+        if keeps_alive || missed || overtaken() {
+            return 0;
+        }
+        u32::try_from(nxt - extent.data).unwrap_or(u32::MAX).min(segment.payload_len)
     }
 
     /// Counts a packet that is ignored: it was on the wire, and changes nothing else.
@@ -142,7 +165,7 @@ impl Sender {
             details.hole_fill_packets += u64::from(inserted.below_highest && inserted.new_bytes > 0);
         }
         if let Some(coverage) = self.coverage.as_ref().filter(|_| segment.payload_len > 0) {
-            let acknowledged = self.highest_ack.get().unwrap_or(coverage.origin());
+            let acknowledged = details.highest_ack.unwrap_or(coverage.origin());
             let flight = coverage.next().saturating_sub(acknowledged);
             details.flight_max = Bytes(details.flight_max.0.max(flight));
         }
@@ -162,11 +185,7 @@ impl Sender {
     fn place(&mut self, segment: &Segment, extent: &Extent, inserted: &Inserted, context: &mut FlowContext<'_>) {
         let at = segment.at;
         let timestamps = segment.options.timestamps;
-        let stamp = Stamp {
-            at,
-            ts_value: timestamps.map_or(0, |timestamps| timestamps.value),
-            ip_id: segment.ip_id.unwrap_or(0),
-        };
+        let stamp = Stamp::of(segment);
         let zero_window_probe = self.peer_is_closed() && segment.payload_len > 0;
         let keep_alive = segment.payload_len <= 1 && extent.end <= self.board.una() && self.acknowledged.any();
         let is_new = extent.start >= self.board.nxt();

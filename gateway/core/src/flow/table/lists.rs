@@ -1,7 +1,9 @@
 //! Lists that run through the table, each in an order of time: the first of one is the next to go, or to give.
 
+use spand_proto::units::Timestamp;
+
 use super::entry::{Chain, Links, Neighbour};
-use super::{FlowTable, Idleness};
+use super::{FlowTable, Idleness, Key};
 
 /// A list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -21,6 +23,10 @@ pub(super) struct List {
     pub(super) first: Option<u32>,
     pub(super) last: Option<u32>,
     pub(super) len: usize,
+    /// The first of those that [`FlowTable::silent`] has not given since they were put at the end.
+    pub(super) unvisited: Option<u32>,
+    /// None of those was put at the end before this.
+    pub(super) unvisited_from: Timestamp,
 }
 
 /// All of them.
@@ -80,6 +86,9 @@ impl FlowTable {
         let Links { previous, next } = std::mem::take(links);
         let list = self.lists.of_mut(which);
         list.len = list.len.saturating_sub(1);
+        if list.unvisited == Some(index) {
+            list.unvisited = next.get();
+        }
         match self.links_mut(previous.get(), which) {
             Some(links) => links.next = next,
             None => self.lists.of_mut(which).first = next.get(),
@@ -90,9 +99,23 @@ impl FlowTable {
         }
     }
 
+    /// The first that was not visited in a list, and is now, if it was put at the end by `until`.
+    pub(super) fn visit(&mut self, which: Which, until: Timestamp) -> Option<Key> {
+        let List { unvisited, unvisited_from, .. } = self.lists.of(which);
+        let index = unvisited.filter(|_| unvisited_from <= until)?;
+        let queued_at = self.entries.get(index)?.queued_at;
+        self.lists.of_mut(which).unvisited_from = queued_at;
+        if queued_at > until {
+            return None;
+        }
+        self.lists.of_mut(which).unvisited = self.links_mut(Some(index), which)?.next.get();
+        Some(Key(index))
+    }
+
     pub(super) fn link_last(&mut self, index: u32, which: Which) {
         let list = self.lists.of_mut(which);
         list.len += 1;
+        list.unvisited.get_or_insert(index);
         let previous = list.last.replace(index);
         if previous.is_none() {
             list.first = Some(index);

@@ -31,6 +31,9 @@ use crate::memory::{Account, Held};
 /// An entry stays where it is in its list for this long after it was put there.
 const REQUEUE: Micros = Micros(1_000_000);
 
+/// A connection that was put at the end of its list this long ago, and not again, has fallen silent.
+const SILENT: Micros = Micros(2 * REQUEUE.0);
+
 /// Established connections may fill the table but for one part in this many.
 const RESERVED: usize = 16;
 
@@ -125,6 +128,11 @@ impl FlowTable {
         self.entries.get_mut(key.0).map(|entry| &mut entry.connection)
     }
 
+    /// The connection under `key`, with its ends and the time of its last packet.
+    pub(crate) fn entry_mut(&mut self, key: Key) -> Option<(&Tuple, Timestamp, &mut Connection)> {
+        self.entries.get_mut(key.0).map(|entry| (&entry.tuple, entry.last_at, &mut entry.connection))
+    }
+
     /// Adds a connection, which must not be there.
     pub(crate) fn insert(&mut self, tuple: Tuple, connection: Connection, at: Timestamp) -> Option<Key> {
         let hash = tuple.hash(self.seed);
@@ -197,6 +205,13 @@ impl FlowTable {
     pub(crate) fn expired(&self, now: Timestamp) -> Option<Key> {
         let silent = |(which, patience)| self.first_silent(which, patience, now);
         [(Which::Other, self.idle_other), (Which::Established, self.idle_established)].into_iter().find_map(silent)
+    }
+
+    /// A connection that has just fallen silent: given once until it has packets again. One that comes more than [`REQUEUE`] after it was
+    /// put at the end puts it there again.
+    pub(crate) fn silent(&mut self, now: Timestamp) -> Option<Key> {
+        let until = Timestamp(now.0.checked_sub(SILENT.0 * 1_000)?);
+        self.visit(Which::Other, until).or_else(|| self.visit(Which::Established, until))
     }
 
     fn first_silent(&self, which: Which, patience: Micros, now: Timestamp) -> Option<Key> {

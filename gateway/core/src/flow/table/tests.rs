@@ -17,7 +17,7 @@ fn tuple(port: u16) -> Tuple {
 }
 
 fn connection(id: u64) -> Connection {
-    Connection::new(ConnectionId(id), [Role::default(); 2], true, FlowReports::None)
+    Connection::new(ConnectionId(id), [Role::default(); 2], true, FlowReports::None, Timestamp(0))
 }
 
 fn at(ms: u64) -> Timestamp {

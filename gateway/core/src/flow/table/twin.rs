@@ -65,7 +65,8 @@ impl Pair {
             let port = self.twin.iter().find(|item| item.key == key).unwrap().port;
             self.close(port);
         }
-        let connection = Connection::new(ConnectionId(port.into()), [Role::default(); 2], true, FlowReports::None);
+        let connection =
+            Connection::new(ConnectionId(port.into()), [Role::default(); 2], true, FlowReports::None, Timestamp(0));
         let key = self.table.insert(tuple(port), connection, self.now).unwrap();
         let queued = self.next_queued();
         let (last_at, idleness) = (self.now, Idleness::Other);

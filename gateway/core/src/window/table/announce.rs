@@ -137,13 +137,16 @@ impl NetworkTable {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let was_own = !entry.record.buckets.is_empty();
         entry.record.drop_aged(now, &self.config);
+        if entry.traffic.drop_aged(now, &self.config) {
+            self.note_change(slot);
+        }
         self.drop_aged_cells(slot, was_own, now);
         self.send_waiting(slot, now);
         self.account(slot);
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let due = entry.due(&self.config).filter(|due| *due > now);
         let look = entry.considered.map(|at| at.after(entry.sample_look())).filter(|look| *look > now);
-        if entry.record.buckets.is_empty() && !entry.has_foreign() {
+        if entry.record.buckets.is_empty() && entry.traffic.is_empty() && !entry.has_foreign() {
             self.remove(slot, Withdrawal::Expired);
         } else if let (Some(due), Some(look)) = (due, look) {
             // It waited for an evaluation of its samples, and was evaluated meanwhile.
@@ -208,6 +211,6 @@ impl Entry {
         let record = self.evaluated();
         let expires = record.newest_sample.map(|newest| newest.after(config.max_age).after(Micros(1)));
         let expires = expires.filter(|_| self.announced.is_some());
-        [record.next_aged(config), refresh, expires].into_iter().flatten().min()
+        [record.next_aged(config), self.traffic.next_aged(config), refresh, expires].into_iter().flatten().min()
     }
 }

@@ -32,6 +32,7 @@ use super::live::losses::LossCount;
 use super::live::{LiveSenders, LiveView, SenderId, SenderState};
 use super::parallel::Parallel;
 use super::record::NetworkRecord;
+use super::traffic::{Flows, TrafficRing};
 use super::view::NetworkView;
 use crate::config::{Limits, WindowConfig};
 use crate::counters::Ignored;
@@ -90,6 +91,7 @@ struct Entry {
     record: NetworkRecord,
     parallel: Parallel,
     delivery: Delivery,
+    traffic: TrafficRing,
     /// Its senders under way, where a rule looks at them.
     live: Option<Box<LiveSenders>>,
     announced: Option<Announced>,
@@ -299,6 +301,25 @@ impl NetworkTable {
         self.account(slot);
     }
 
+    /// Takes what passed to and from a network by `at`. Returns whether it has an estimate. Traffic alone makes no entry, which any flood could,
+    /// but keeps one.
+    pub fn add_traffic(&mut self, network: Network, at: Timestamp, flows: &Flows) -> bool {
+        let Some(slot) = self.slots.find(network) else { return false };
+        let Some(entry) = self.slots.get_mut(slot) else { return false };
+        let covered = entry.announced.is_some();
+        if entry.traffic.add(at, flows, &self.config) {
+            let due = entry.traffic.next_aged(&self.config);
+            if entry.record.is_new_bucket(at) {
+                self.slots.touch(slot);
+            }
+            due.inspect(|due| self.slots.due_by(slot, *due));
+            self.dirty = true;
+            self.account(slot);
+        }
+        self.note_change(slot);
+        covered
+    }
+
     /// Takes a loss event of a sender whose round trip is `rtt`.
     pub fn add_loss(&mut self, network: Network, at: Timestamp, sender: SenderId, rtt: Micros) {
         self.with_record(network, at, |record, config| record.bucket_at(at, config).map(Bucket::add_loss));
@@ -380,10 +401,11 @@ impl NetworkTable {
         let record = self.evaluated(entry, now);
         let outcomes = entry.record.slice(now, &self.config).outcomes();
         let (seen, here) = seen;
+        let traffic = entry.traffic.view(now, &self.config);
         let view = NetworkView::of(
             entry.network,
             (&record, entry.live(now)),
-            (seen, here, outcomes),
+            (seen, here, outcomes, traffic),
             now,
             &self.config,
             &self.rules,
@@ -496,7 +518,7 @@ impl NetworkTable {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let live = entry.live.as_ref().map_or(0, |live| live.held_bytes());
         let foreign = entry.foreign().map_or(0, Foreign::held_bytes);
-        let held = bytes(entry.record.held_bytes() + live + foreign);
+        let held = bytes(entry.record.held_bytes() + entry.traffic.held_bytes() + live + foreign);
         if held == entry.held {
             return;
         }
@@ -525,6 +547,7 @@ impl Entry {
             record: NetworkRecord::new(bucket),
             parallel: Parallel::default(),
             delivery: Delivery::default(),
+            traffic: TrafficRing::default(),
             live: None,
             announced: None,
             considered: None,

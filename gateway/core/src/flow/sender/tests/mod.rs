@@ -11,6 +11,7 @@ use super::*;
 use crate::config::Limits;
 use crate::counters::Counters;
 use crate::flow::hosts::Hosts;
+use crate::flow::passed::LATE;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::WindowSample;
@@ -19,6 +20,7 @@ use crate::service::ServiceTable;
 use crate::window::bucket::{LimitCounts, RttSum};
 use crate::window::delivery::Delivered;
 use crate::window::live::{SenderId, SenderState};
+use crate::window::traffic::Flows;
 use crate::wire::segment::{Ecn, Endpoint, Flags, Options, SackBlock, Timestamps};
 
 const MSS: u32 = 1_000;
@@ -56,6 +58,9 @@ impl FlowSink for Heard {
     }
     fn transfer(&mut self, _: Network, _: Timestamp) {}
     fn no_sample(&mut self, _: Network, _: Timestamp, _: Ignored) {}
+    fn traffic(&mut self, _: Network, _: Timestamp, _: &Flows) -> bool {
+        false
+    }
     fn loss(&mut self, _: Network, _: Timestamp, _: SenderId, _: Micros) {
         self.losses += 1;
     }
@@ -141,6 +146,7 @@ impl Script {
                 counters,
                 now: segment.at,
                 bad_times: None,
+                patience: LATE,
                 findings: heard,
             },
         );
@@ -193,6 +199,7 @@ impl Script {
                 counters,
                 now: ack.at,
                 bad_times: None,
+                patience: LATE,
                 findings: heard,
             },
         );
@@ -213,6 +220,7 @@ impl Script {
                 counters,
                 now,
                 bad_times: None,
+                patience: LATE,
                 findings: heard,
             },
         );
