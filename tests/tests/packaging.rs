@@ -241,7 +241,9 @@ fn the_chart_renders_the_manifest() {
     for name in ["version", "appVersion"] {
         assert_eq!(version[name].as_str(), Some(env!("CARGO_PKG_VERSION")), "{name} of the chart");
     }
-    let Ok(output) = Command::new("helm").args(["template", "spand-agent", "--namespace", "spand"]).arg(&chart).output() else {
+    let Ok(output) =
+        Command::new("helm").args(["template", "spand-agent", "--namespace", "spand"]).arg(&chart).output()
+    else {
         eprintln!("SKIPPED 1 check: no helm (https://helm.sh) to render the chart of the agent with");
         return;
     };

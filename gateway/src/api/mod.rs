@@ -34,12 +34,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spand_confine::Confined;
+use spand_proto::operator::Failure;
 use spand_proto::report::MAX_CONNECTIONS;
 use spand_proto::start::Mode;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
-use crate::names;
+use crate::config;
+use crate::names::{self, Names};
 use crate::publisher::{Client, Published};
 use crate::sharing::ShareStatus;
 use crate::store::StoreMeasures;
@@ -222,6 +224,12 @@ impl Api {
                 names: names::InForce::default(),
             }),
         }
+    }
+
+    /// Names networks by the files of a configuration, in place of the names before.
+    pub fn name_networks(&self, config: &config::Names) -> Result<(), Failure> {
+        self.shared.names.replace(Names::load(config)?);
+        Ok(())
     }
 
     /// What networks are called.

@@ -27,7 +27,6 @@ type Field = (Column, usize, Cell);
 /// Cells have a width of their own, so that the pages of one list are alike.
 const NETWORKS: [Field; 14] = [
     (Column::text("network", 0), 18, |n| shown(&n["prefix"])),
-    (Column::text("name", 4), 20, called),
     (Column::number("Wc\nsegs", 1), 6, share),
     (Column::number("confi-\ndence", 3), 6, |n| decimals(&n["confidence"], 2)),
     (Column::number("RTT min\nms", 2), 7, |n| decimals(&n["rtt_min_ms"], 1)),
@@ -39,6 +38,7 @@ const NETWORKS: [Field; 14] = [
     (Column::number("loss\nevents", 9), 6, |n| shown(&n["losses"])),
     (Column::number("conns", 11), 6, |n| shown(&n["connections"])),
     (Column::number("age\ns", 8), 5, |n| decimals(&n["age_s"], 0)),
+    (Column::text("name", 4), 20, called),
     (Column::text("no estimate", 0), 19, |n| n["no_estimate"].as_str().unwrap_or_default().replace('_', " ")),
 ];
 

@@ -24,8 +24,8 @@ use crate::replay::Width;
 
 /// How long a key may wait for the screen.
 const LOOK: Duration = Duration::from_millis(100);
-/// Lines beside the table: two above, one below.
-const AROUND: u16 = 3;
+/// Lines beside the rows: two above the table, two of its heading, one below.
+const AROUND: u16 = 5;
 /// Rows that the interface gives at most.
 const MOST_ROWS: u16 = 1_000;
 const KEYS: &str = "q quit  ↑↓ choose  Enter network  ←→ page  s sort  r reverse  e estimate  / search";
@@ -269,7 +269,7 @@ impl View {
             return format!("{}; Esc leads back", printable(prefix));
         }
         let Which { sort, order, within, search, estimate } = &self.which;
-        let mut said = format!(
+        let mut text = format!(
             "by {}, {}",
             sort.as_deref().unwrap_or("prefix"),
             if order.as_deref() == Some("desc") { "largest first" } else { "smallest first" }
@@ -279,11 +279,11 @@ impl View {
         let estimate = estimate
             .as_deref()
             .map(|which| if which == "yes" { ", with an estimate" } else { ", without an estimate" });
-        said.extend([within, search, estimate.map(str::to_owned)].into_iter().flatten());
+        text.extend([within, search, estimate.map(str::to_owned)].into_iter().flatten());
         let shown = self.prefixes().count() as u64;
         let total = list["total"].as_u64().unwrap_or_default();
         let first = if shown == 0 { 0 } else { self.offset + 1 };
-        format!("{said}: {first} to {} of {total}", self.offset + shown)
+        format!("{text}: {first} to {} of {total}", self.offset + shown)
     }
 }
 

@@ -58,7 +58,6 @@ use self::serve::{Ports, Servers};
 use crate::api::{Access, Api};
 use crate::config::{Capture, Config, EngineOptions, Share, renamed_warnings};
 use crate::descriptors;
-use crate::names::Names;
 use crate::publisher::{MonotonicClock, Part, Published};
 use crate::sharing::{self, EngineEnd, Sharing};
 
@@ -89,7 +88,6 @@ pub fn run_with(
     if let Some(warning) = descriptors::too_few(config, descriptors::allow_many()) {
         tracing::warn!("{warning}");
     }
-    let names = Names::load(&config.names)?;
     let workers = serve::workers();
     let opened = open(&config.capture)?;
     let ports = Ports::bind(config)?;
@@ -118,7 +116,7 @@ pub fn run_with(
     let (sharing, ends) = started.map_err(|error| cannot_start_a_thread(&error))?.unzip();
     let share = sharing.as_ref().map(|sharing| sharing.status().clone());
     let api = Api::with_access(config.api(), access, published.clone(), (stored, share), &confined);
-    api.names().replace(names);
+    api.name_networks(&config.names)?;
     if let Some(experiment) = experiment {
         api.continue_experiment(experiment);
     }

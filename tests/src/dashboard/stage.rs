@@ -1,17 +1,19 @@
 //! The gateway that is looked at.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use spand_confine::Confined;
 use spand_core::engine::Engine;
 use spand_core::event::{Event, Withdrawal};
 use spand_core::sharing::GatewayId;
 use spand_gateway::api::{Access, Api, ApiConfig};
+use spand_gateway::config::Names;
 use spand_gateway::publisher::{
     Batch, CaptureStatus, EngineStatus, MonotonicClock, PacketClock, Part, Published, PublisherConfig, Trend,
 };
@@ -66,6 +68,11 @@ impl Stage {
         let (access, confined) = (Access::default(), Confined::default());
         let shares = (None, Some(share.clone()));
         let api = Api::with_access(ApiConfig::default(), access, published.clone(), shares, &confined);
+        let list = tempfile::NamedTempFile::new()?;
+        fs::write(list.path(), "100.64.0.0/20 Branch offices\n")?;
+        let database = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/asn.mmdb");
+        let names = Names { list: Some(list.path().to_owned()), asn_database: Some(database.into()) };
+        api.name_networks(&names).map_err(|failure| anyhow!("{failure}"))?;
         let (one, also_stopped) = (api.clone(), stopped.clone());
         runtime.spawn(published.clone().run());
         runtime.spawn(async move { one.serve_http(http, stopped).await });

@@ -78,6 +78,11 @@ pub(super) fn any_port() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
+/// Whether a line begins with a network: a heading has a slash, too.
+fn is_row(line: &str) -> bool {
+    line.starts_with(|first: char| first.is_ascii_hexdigit()) && line.contains('/')
+}
+
 /// The cells of the first row that begins with `name`.
 fn row<'a>(table: &'a str, name: &str) -> Result<Vec<&'a str>> {
     let row = table.lines().find(|line| line.starts_with(name)).with_context(|| format!("no {name} in:\n{table}"))?;
@@ -101,21 +106,21 @@ pub(super) fn tables() -> Result<()> {
     ensure!(status.contains("not ready") && status.contains("capture: mirror0 is down"), "{status}");
 
     let all = asked.prints("networks --all")?;
-    let rows: Vec<&str> = all.lines().filter(|line| line.contains('/')).collect();
+    let rows: Vec<&str> = all.lines().filter(|line| is_row(line)).collect();
     ensure!(rows.len() == networks && !all.contains("--offset"), "{networks} networks:\n{all}");
     ensure!(all.lines().next().is_some_and(|head| head.starts_with("network ") && head.contains("Wc")), "{all}");
     ensure!(all.lines().nth(1).is_some_and(|units| units.contains("segs") && units.contains("ms")), "{all}");
     let sorted = asked.prints("networks --sort wc --order desc --estimate yes --limit 5")?;
     let shares: Vec<u32> = sorted
         .lines()
-        .filter(|line| line.contains('/'))
+        .filter(|line| is_row(line))
         .map(|line| line.split_whitespace().nth(1).unwrap_or_default().trim_start_matches('≥').parse())
         .collect::<Result<_, _>>()?;
     ensure!(shares.len() == 5 && shares.is_sorted_by(|a, b| a >= b) && shares[0] > shares[4], "{sorted}");
     ensure!(sorted.trim_end().ends_with("in all; --offset 5 prints the next ones, --all prints every one"), "{sorted}");
     let first = rows[0].split_whitespace().next().context("a network")?;
     let found = asked.prints(&format!("networks --search {first} --within {first}"))?;
-    ensure!(found.lines().filter(|line| line.contains('/')).count() == 1 && found.contains(first), "{found}");
+    ensure!(found.lines().filter(|line| is_row(line)).count() == 1 && found.contains(first), "{found}");
     ensure!(asked.prints("networks --search nothing")? == "none\n", "a network that is not there");
 
     let address = first.split('/').next().unwrap_or_default();
@@ -324,10 +329,10 @@ pub(super) fn first_row() -> Result<()> {
         let began = Instant::now();
         let mut child = asked.command(line).stdout(Stdio::piped()).spawn()?;
         let mut lines = BufReader::new(child.stdout.take().context("its output")?).lines();
-        let first = lines.by_ref().map_while(Result::ok).find(|line| line.contains('/')).context("a row")?;
+        let first = lines.by_ref().map_while(Result::ok).find(|line| is_row(line)).context("a row")?;
         let took = began.elapsed();
         let widths = |row: &str| row.chars().collect::<Vec<_>>().iter().rposition(char::is_ascii_digit);
-        let rest: Vec<String> = lines.map_while(Result::ok).filter(|line| line.contains('/')).collect();
+        let rest: Vec<String> = lines.map_while(Result::ok).filter(|line| is_row(line)).collect();
         let whole = began.elapsed();
         ensure!(child.wait()?.success(), "{line} failed");
         println!(
