@@ -206,9 +206,9 @@ fn csv_begins_with_the_agreed_columns_and_leaves_unknown_fields_empty() {
         "{}",
         lines[1]
     );
-    assert!(lines[1].ends_with(",10000,50000,10.0,1,,,false"), "{}", lines[1]);
+    assert!(lines[1].ends_with(",10000,50000,10.0,1,,,false,0,,,0,,"), "{}", lines[1]);
     assert!(lines[2].starts_with("2001:db8::/48,,,,,,0,0,0,,,,0,0,0,0,too_few_samples,"), "{}", lines[2]);
-    assert!(lines[2].ends_with(",2000000,50000,10.0,1,one_sided,,"), "{}", lines[2]);
+    assert!(lines[2].ends_with(",2000000,50000,10.0,1,one_sided,,,0,,,0,,"), "{}", lines[2]);
 }
 
 #[test]
