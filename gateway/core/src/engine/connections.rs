@@ -252,7 +252,7 @@ impl Engine {
         let Some((tuple, last_at, connection)) = flows.entry_mut(key) else { return };
         let deadline = connection.look(context.now, &mut context);
         if context.patience < LATE {
-            connection.hand_over(tuple.addresses(), Repeated::NONE, last_at, &mut context);
+            connection.hand_over(tuple.addresses(), Repeated::NONE, (last_at, false), &mut context);
         }
         flows.account(key, context.now);
         if let Some(deadline) = deadline {
@@ -264,7 +264,7 @@ impl Engine {
     pub(super) fn hand_over(&mut self, key: Key) {
         let (flows, mut context) = self.apart();
         if let Some((tuple, last_at, connection)) = flows.entry_mut(key) {
-            connection.hand_over(tuple.addresses(), Repeated::NONE, last_at, &mut context);
+            connection.hand_over(tuple.addresses(), Repeated::NONE, (last_at, false), &mut context);
         }
         self.take_network_events();
     }

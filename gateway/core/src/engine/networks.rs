@@ -60,7 +60,7 @@ impl FlowSink for NetworkTable {
         self.count_outcome(network, at, why);
     }
 
-    fn traffic(&mut self, network: Network, at: Timestamp, flows: &Flows) -> bool {
+    fn traffic(&mut self, network: Network, at: Timestamp, flows: &Flows) -> Option<bool> {
         self.add_traffic(network, at, flows)
     }
 

@@ -5,13 +5,13 @@ use spand_proto::units::{Micros, Timestamp};
 use crate::flow::acceptance::{Space, is_close};
 use crate::flow::connection::Place;
 use crate::flow::handshake::Syn;
+use crate::flow::passed::Passed;
 use crate::flow::report::DirectionReport;
 use crate::flow::sender::Sender;
 use crate::flow::seq_state::SeqState;
 use crate::flow::sequence::first_position;
 use crate::flow::sink::FlowContext;
 use crate::memory::{Held, boxed, bytes};
-use crate::window::traffic::Flow;
 use crate::wire::segment::Segment;
 
 /// How far beyond its SYN the first acknowledgement that is heard of a sender may lie, in bytes: a capture may have missed some.
@@ -118,11 +118,11 @@ impl ConnectionEnd {
         }
     }
 
-    /// Takes what it sent and its network does not have yet.
-    pub(crate) fn take_passed(&mut self) -> Flow {
+    /// What it sent and its network does not have yet.
+    pub(crate) fn passed_mut(&mut self) -> &mut Passed {
         match self {
-            Self::Rebuilt(sender) => sender.passed.take(),
-            Self::SeqState(passing) => passing.passed.take(),
+            Self::Rebuilt(sender) => &mut sender.passed,
+            Self::SeqState(passing) => &mut passing.passed,
         }
     }
 

@@ -31,11 +31,11 @@ impl Passed {
         self.packets = self.packets.saturating_add(1);
         self.bytes | u32::from(self.packets) << 16 >= 1 << 31
     }
+}
 
-    /// Takes what there is.
-    pub(crate) fn take(&mut self) -> Flow {
-        let Self { bytes, packets } = std::mem::take(self);
-        Flow { packets: packets.into(), bytes: bytes.into(), ..Flow::default() }
+impl From<Passed> for Flow {
+    fn from(Passed { bytes, packets }: Passed) -> Self {
+        Self { packets: packets.into(), bytes: bytes.into(), ..Self::default() }
     }
 }
 

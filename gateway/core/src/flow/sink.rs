@@ -42,8 +42,8 @@ pub(crate) trait FlowSink {
     fn transfer(&mut self, network: Network, at: Timestamp);
     /// A loss or the end of a transfer gave no sample.
     fn no_sample(&mut self, network: Network, at: Timestamp, why: Ignored);
-    /// What passed to and from the network by `at`; whether it has an estimate.
-    fn traffic(&mut self, network: Network, at: Timestamp, flows: &Flows) -> bool;
+    /// What passed to and from the network by `at`; whether it has an estimate. `None` where it is not in the table and nothing was taken.
+    fn traffic(&mut self, network: Network, at: Timestamp, flows: &Flows) -> Option<bool>;
     /// A loss event of a sender whose round trip is `rtt`, whether or not it gave a sample.
     fn loss(&mut self, network: Network, at: Timestamp, sender: SenderId, rtt: Micros);
 }

@@ -61,6 +61,7 @@ pub(super) struct TrafficDocument {
 
 /// What goes to networks with an estimate; `null` where nothing went anywhere.
 #[derive(Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the unit of the dialect")]
 struct CoverageDocument {
     /// Part of the payload bytes of the last `span_s`.
     out_part: Option<f64>,

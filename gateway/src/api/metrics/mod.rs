@@ -116,7 +116,20 @@ impl Register {
         self.starts_and_subscriptions(published.measures().clone());
     }
 
+    fn established(&mut self, measures: &Measures) {
+        self.add(
+            "publisher_established",
+            "Connections of hosts inside that were established",
+            measures.established.clone(),
+        );
+        let help = "Those of them towards networks with an estimate";
+        self.add("publisher_established_covered", help, measures.established_covered.clone());
+        let help = "Those of these whose host is subscribed here";
+        self.add("publisher_established_advised", help, measures.established_advised.clone());
+    }
+
     fn starts_and_subscriptions(&mut self, measures: Measures) {
+        self.established(&measures);
         self.add("publisher_starts_pushed", "Imminent starts queued for a subscriber", measures.starts_pushed);
         self.add(
             "publisher_starts_no_estimate",
@@ -208,11 +221,6 @@ impl Register {
             "Time from a start's packet to handing its message to the transport",
             measures.start_sent_seconds,
         );
-        self.add("publisher_established", "Connections of hosts inside that were established", measures.established);
-        let help = "Those of them towards networks with an estimate";
-        self.add("publisher_established_covered", help, measures.established_covered);
-        let help = "Those of these whose host is subscribed here";
-        self.add("publisher_established_advised", help, measures.established_advised);
         self.add(
             "publisher_apply_seconds",
             "Time from a batch of the engine to its publication",

@@ -13,7 +13,7 @@ use crate::counters::Ignored;
 use crate::flow::connection_end::ConnectionEnd;
 use crate::flow::handshake::window_shift;
 use crate::flow::maybe::MaybeTime;
-use crate::flow::passed::unit;
+use crate::flow::passed::{Passed, unit};
 use crate::flow::record_times::RecordTimes;
 use crate::flow::report::{DirectionDetails, DirectionReport, FlowReports};
 use crate::flow::sample::ConnectionId;
@@ -240,7 +240,7 @@ impl Connection {
         if unit(context.now).wrapping_sub(self.handed_over) >= context.patience || repeated > 0 || closed {
             let (from, to) = (segment.source.address, segment.destination.address);
             let ends = if side == Side::Low { [from, to] } else { [to, from] };
-            self.hand_over(ends, Repeated { side, bytes: repeated }, context.now, context);
+            self.hand_over(ends, Repeated { side, bytes: repeated }, (context.now, closed), context);
         }
         Reaction { imminent, look_at, closed }
     }
@@ -251,43 +251,50 @@ impl Connection {
         &mut self,
         ends: [IpAddr; 2],
         repeated: Repeated,
-        at: Timestamp,
+        (at, ended): (Timestamp, bool),
         context: &mut FlowContext<'_>,
     ) {
         self.handed_over = unit(at);
-        let [mut low, mut high] = self.take_passed();
+        let passed = self.passed();
+        let [mut low, mut high] = passed.map(Flow::from);
         let from = if repeated.side == Side::Low { &mut low } else { &mut high };
         from.retransmitted_packets = u64::from(repeated.bytes > 0);
         from.retransmitted_bytes = repeated.bytes.into();
-        Self::pass_on(self.roles, ends, [low, high], at, context);
+        // It stays until the network is in the table, or it ends.
+        if self.pass_on(ends, [low, high], (at, ended), context) {
+            self.parties.iter_mut().flatten().for_each(|party| *party.passed_mut() = Passed::default());
+        }
     }
 
-    fn take_passed(&mut self) -> [Flow; 2] {
-        let take =
-            |party: &mut Option<ConnectionEnd>| party.as_mut().map(ConnectionEnd::take_passed).unwrap_or_default();
-        self.parties.each_mut().map(take)
+    fn passed(&mut self) -> [Passed; 2] {
+        self.parties.each_mut().map(|party| party.as_mut().map(|party| *party.passed_mut()).unwrap_or_default())
     }
 
+    /// Gives the networks of its sides' peers what is theirs; whether any of them took it.
     fn pass_on(
-        [low_role, high_role]: [Role; 2],
+        &self,
         [low, high]: [IpAddr; 2],
         [from_low, from_high]: [Flow; 2],
-        at: Timestamp,
+        (at, ended): (Timestamp, bool),
         context: &mut FlowContext<'_>,
-    ) {
-        if from_low.packets + from_high.packets == 0 {
-            return;
-        }
-        for (role, remote, outbound, inbound) in
-            [(low_role, high, from_low, from_high), (high_role, low, from_high, from_low)]
-        {
-            if role.follow {
-                let network = context.prefixes.network_of(remote);
-                let flows = Flows { outbound, inbound };
-                let covered = context.findings.traffic(network, at, &flows);
-                context.counters.count_traffic(&flows, covered);
+    ) -> bool {
+        let [low_role, high_role] = self.roles;
+        let mut taken = false;
+        if from_low.packets + from_high.packets > 0 {
+            for (role, remote, outbound, inbound) in
+                [(low_role, high, from_low, from_high), (high_role, low, from_high, from_low)]
+            {
+                if role.follow {
+                    let flows = Flows { outbound, inbound };
+                    let covered = context.findings.traffic(context.prefixes.network_of(remote), at, &flows);
+                    if covered.is_some() || ended {
+                        context.counters.count_traffic(&flows, covered == Some(true));
+                    }
+                    taken |= covered.is_some();
+                }
             }
         }
+        taken
     }
 
     /// Notes whether the time of a segment's record holds beside those before.
@@ -351,7 +358,7 @@ impl Connection {
         at: Timestamp,
         context: &mut FlowContext<'_>,
     ) -> [Option<Box<DirectionReport>>; 2] {
-        let passed = self.take_passed();
+        let passed = self.passed().map(Flow::from);
         context.bad_times = self.times.fault();
         if let Some(reset_at) = self.doubts.reset_at.get().filter(|_| self.stage != Stage::Closed) {
             // Nothing contradicted the reset.
@@ -362,9 +369,9 @@ impl Connection {
         if self.counted && self.sides_that_sent() < 2 {
             context.counters.connections_one_sided += 1;
         }
-        let reports = self.parties.map(|party| party?.finish(at, context));
+        let reports = std::mem::take(&mut self.parties).map(|party| party?.finish(at, context));
         // The network may be in the table since then.
-        Self::pass_on(self.roles, ends, passed, last_at, context);
+        self.pass_on(ends, passed, (last_at, true), context);
         reports
     }
 

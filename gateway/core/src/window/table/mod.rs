@@ -301,11 +301,11 @@ impl NetworkTable {
         self.account(slot);
     }
 
-    /// Takes what passed to and from a network by `at`. Returns whether it has an estimate. Traffic alone makes no entry, which any flood could,
-    /// but keeps one.
-    pub fn add_traffic(&mut self, network: Network, at: Timestamp, flows: &Flows) -> bool {
-        let Some(slot) = self.slots.find(network) else { return false };
-        let Some(entry) = self.slots.get_mut(slot) else { return false };
+    /// Takes what passed to and from a network by `at`. Returns whether it has an estimate; `None` where it is not in the table: traffic alone
+    /// makes no entry, which any flood could, but keeps one.
+    pub fn add_traffic(&mut self, network: Network, at: Timestamp, flows: &Flows) -> Option<bool> {
+        let slot = self.slots.find(network)?;
+        let entry = self.slots.get_mut(slot)?;
         let covered = entry.announced.is_some();
         if entry.traffic.add(at, flows, &self.config) {
             let due = entry.traffic.next_aged(&self.config);
@@ -317,7 +317,7 @@ impl NetworkTable {
             self.account(slot);
         }
         self.note_change(slot);
-        covered
+        Some(covered)
     }
 
     /// Takes a loss event of a sender whose round trip is `rtt`.

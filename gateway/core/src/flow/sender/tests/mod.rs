@@ -58,8 +58,8 @@ impl FlowSink for Heard {
     }
     fn transfer(&mut self, _: Network, _: Timestamp) {}
     fn no_sample(&mut self, _: Network, _: Timestamp, _: Ignored) {}
-    fn traffic(&mut self, _: Network, _: Timestamp, _: &Flows) -> bool {
-        false
+    fn traffic(&mut self, _: Network, _: Timestamp, _: &Flows) -> Option<bool> {
+        None
     }
     fn loss(&mut self, _: Network, _: Timestamp, _: SenderId, _: Micros) {
         self.losses += 1;
