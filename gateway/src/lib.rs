@@ -30,3 +30,4 @@ pub mod run;
 pub mod sharing;
 pub mod store;
 pub mod tls;
+pub mod totals;

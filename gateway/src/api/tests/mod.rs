@@ -9,6 +9,7 @@ mod live;
 mod metrics;
 mod opening;
 mod share;
+mod totals;
 mod turns;
 
 use std::net::SocketAddr;

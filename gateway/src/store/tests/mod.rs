@@ -2,6 +2,7 @@
 
 mod experiment;
 mod late;
+mod totals;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
