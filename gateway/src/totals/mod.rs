@@ -183,7 +183,7 @@ impl Totals {
         let counts = counts.with(&counted, u64::saturating_sub);
         let part = Point { at: now, observed: now.since(before), counts, gauges, differences };
         for ring in &mut self.rings {
-            ring.add(part);
+            ring.add(&part);
         }
     }
 
@@ -191,7 +191,7 @@ impl Totals {
     pub fn restore(&mut self, points: impl IntoIterator<Item = (Step, Point)>, now: Timestamp) {
         for (step, point) in points {
             let Some(ring) = self.rings.iter_mut().find(|ring| ring.step == step) else { continue };
-            ring.put(point, now);
+            ring.put(&point, now);
         }
     }
 
@@ -235,37 +235,40 @@ impl Ring {
         self.points.get(self.place(at)).filter(|point| point.at == at)
     }
 
-    fn add(&mut self, part: Point) {
+    fn add(&mut self, part: &Point) {
         let at = self.step.beginning(part.at);
         let place = self.place(at);
         match self.points.get_mut(place).filter(|point| point.at == at) {
             Some(point) => {
                 let observed = Micros(point.observed.0.saturating_add(part.observed.0));
                 let counts = point.counts.with(&part.counts, u64::saturating_add);
-                *point = Point { at, observed, counts, ..part };
+                *point = Point { at, observed, counts, ..*part };
             }
-            None => self.points.insert(place, Point { at, ..part }),
+            None => self.points.insert(place, Point { at, ..*part }),
         }
         self.note(at);
         self.trim(at);
     }
 
-    fn put(&mut self, point: Point, now: Timestamp) {
+    fn put(&mut self, point: &Point, now: Timestamp) {
         let place = self.place(point.at);
-        self.points.insert(place, point);
+        self.points.insert(place, *point);
         self.trim(self.step.beginning(now));
     }
 
     /// Lets go of what is older than the span; beyond the limit, of what a clock that was ahead left in the future first.
     fn trim(&mut self, now: Timestamp) {
-        while self.points.front().is_some_and(|point| now.since(point.at) >= self.step.span()) {
-            let gone = self.points.pop_front();
-            gone.map(|point| self.note(point.at));
-        }
-        while self.points.len() > self.step.points() {
+        loop {
+            let is_old = self.points.front().is_some_and(|point| now.since(point.at) >= self.step.span());
+            let is_full = self.points.len() > self.step.points();
             let is_ahead = self.points.back().is_some_and(|point| point.at > now);
-            let gone = if is_ahead { self.points.pop_back() } else { self.points.pop_front() };
-            gone.map(|point| self.note(point.at));
+            let gone = match (is_old, is_full, is_ahead) {
+                (true, ..) | (_, true, false) => self.points.pop_front(),
+                (_, true, true) => self.points.pop_back(),
+                (false, false, _) => return,
+            };
+            let Some(point) = gone else { return };
+            self.note(point.at);
         }
     }
 

@@ -7,5 +7,6 @@ pub mod browser;
 mod hosts;
 mod made;
 mod others;
+mod past;
 mod played;
 pub mod stage;

@@ -25,6 +25,7 @@ use tokio::time::timeout;
 use super::hosts;
 use super::made::Made;
 use super::others;
+use super::past;
 use super::played::Played;
 use crate::ending::TooBusy;
 
@@ -67,6 +68,7 @@ impl Stage {
         let (access, confined) = (Access::default(), Confined::default());
         let shares = (None, Some(share.clone()));
         let api = Api::with_access(ApiConfig::default(), access, published.clone(), shares, &confined);
+        api.continue_totals(past::before(clock.now()));
         let (one, also_stopped) = (api.clone(), stopped.clone());
         runtime.spawn(published.clone().run());
         runtime.spawn(async move { one.serve_http(http, stopped).await });
