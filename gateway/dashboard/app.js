@@ -9,9 +9,10 @@ import { events } from "/dashboard/views/events.js";
 import { gateways } from "/dashboard/views/gateways.js";
 import { network } from "/dashboard/views/network.js";
 import { networks } from "/dashboard/views/networks.js";
+import { overview } from "/dashboard/views/overview.js";
 import { traffic } from "/dashboard/views/traffic.js";
 
-const VIEWS = { traffic, networks, agents, benefit, events, gateways };
+const VIEWS = { overview, traffic, networks, agents, benefit, events, gateways };
 const NAMES = Object.keys(VIEWS);
 const main = document.getElementById("main");
 const state = document.getElementById("state");
@@ -23,7 +24,7 @@ let first = true;
 function wanted() {
   const [, name, rest] = location.hash.match(/^#\/([a-z]+)(?:\/(.+))?$/) ?? [];
   if (name === "networks" && rest) return { name, make: network, subject: decodeURIComponent(rest) };
-  return { name: NAMES.includes(name) ? name : "traffic", make: VIEWS[name] ?? traffic, subject: null };
+  return { name: NAMES.includes(name) ? name : "overview", make: VIEWS[name] ?? overview, subject: null };
 }
 
 function show() {
@@ -77,7 +78,7 @@ document.getElementById("skip").addEventListener("click", (event) => {
 keys.checked = localStorage.getItem("keys") !== "off";
 keys.addEventListener("change", () => localStorage.setItem("keys", keys.checked ? "on" : "off"));
 addEventListener("keydown", (event) => {
-  const typing = event.target.matches?.("input, select, textarea");
+  const typing = event.target.matches?.("input:not([type=radio], [type=checkbox]), select, textarea");
   if (event.key === "Escape" && typing) event.target.blur();
   if (!keys.checked || typing || event.ctrlKey || event.metaKey || event.altKey) return;
   const view = NAMES[Number(event.key) - 1];

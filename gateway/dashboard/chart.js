@@ -7,7 +7,7 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 
 /**
  * A figure with a chart. `series` are { label, colour, points, width }: `colour` the name of a variable of the style, `points` true for
- * points alone. `unit(value)` writes a value. The first of `data` is time in seconds.
+ * points alone, `bare` without a filling and across what is missing but with `gaps`. `unit(value)` writes a value. The first of `data` is time in seconds.
  */
 export function chart(title, series, unit, { height = 180 } = {}) {
   const frame = h("div", { class: "plot", role: "img", "aria-label": title });
@@ -27,7 +27,7 @@ export function chart(title, series, unit, { height = 180 } = {}) {
       legend: { show: series.length > 1, live: false },
       scales: { y: { range: (_, least, most) => [Math.min(0, least ?? 0), (most ?? 0) > 0 ? most * 1.1 : 1] } },
       axes: [
-        { ...axis, space: 70, values: [[60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
+        { ...axis, space: 70, values: [[86_400, "{D} {MMM}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, "\n{D} {MMM}", null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
         { ...axis, size: 78, space: 34, values: (_, values) => values.map(unit) },
       ],
       series: [
@@ -39,11 +39,19 @@ export function chart(title, series, unit, { height = 180 } = {}) {
           width: one.points ? 0 : 2,
           paths: one.points ? () => null : undefined,
           points: { show: one.points === true || one.dots === true, size: one.points ? 7 : 5, fill: colour(one.colour) },
-          spanGaps: one.bare === true,
+          spanGaps: one.bare === true && !one.gaps,
+          dash: one.gaps ? [4, 4] : undefined,
         })),
       ],
     }, data, frame);
+    hideEmpty();
   };
+  /** A line without values is not in the legend; one alone is no choice. */
+  function hideEmpty() {
+    if (series.length < 2) return;
+    const known = data.slice(1).map((values) => values.some((value) => value !== null));
+    for (const [place, has] of known.entries()) if (plot !== null && plot.series[place + 1].show !== has) plot.setSeries(place + 1, { show: has });
+  }
   const resize = new ResizeObserver(() => {
     if (plot === null) make();
     else if (frame.clientWidth > 0) plot.setSize({ width: frame.clientWidth, height });
@@ -57,6 +65,7 @@ export function chart(title, series, unit, { height = 180 } = {}) {
     show(next, sentence) {
       data = next;
       plot?.setData(data);
+      hideEmpty();
       say(words, sentence);
       frame.setAttribute("aria-label", `${title}. ${sentence}`);
     },

@@ -42,6 +42,9 @@ export function offset(value) {
   return value === 0 ? text : `${text} ${value > 0 ? "ahead" : "behind"}`;
 }
 
+/** A time that was saved, or cost where it is negative. */
+export const saved = (seconds) => (known(seconds) ? `${seconds < 0 ? "−" : ""}${Math.abs(seconds) < 7_200 ? `${three.format(Math.abs(seconds))}${NB}s` : `${three.format(Math.abs(seconds) / 3600)}${NB}h`}` : "–");
+
 export function age(seconds) {
   if (!known(seconds)) return "–";
   if (seconds < 0.95) return `${whole.format(Math.max(seconds, 0) * 1000)}${NB}ms`;

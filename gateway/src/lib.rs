@@ -32,3 +32,4 @@ pub mod run;
 pub mod sharing;
 pub mod store;
 pub mod tls;
+pub mod totals;

@@ -1,6 +1,6 @@
 //! The store against SIGKILL: a child process changes 10,000 networks and is killed at random moments, during its start,
 //! its writes and its pauses. The store must open every time, and hold what a twin holds but for what the writer's own
-//! lag admitted when it last could. With `SPAND_KILLS` that is held against the clock: never more than two seconds.
+//! lag admitted when it last could. With them one step of the history of the whole is handed over each time. With `SPAND_KILLS` that is held against the clock: never more than two seconds.
 //!
 //! ```text
 //! SPAND_KILLS=100 SPAND_SEED=7 cargo test --release -p spand-tests --test store_kill
@@ -19,7 +19,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use spand_core::window::record::NetworkRecord;
 use spand_gateway::store::{SledStore, StoreWriter};
+use spand_gateway::totals::{Counts, Differences, Gauges, Point, Step};
 use spand_proto::network::Network;
+use spand_proto::units::{Micros, Timestamp};
 use spand_tests::networks::{changes, network};
 
 /// Networks that change.
@@ -126,6 +128,12 @@ impl Round {
         let on_disk = ticks.last().map_or(Duration::ZERO, |last| last.at.saturating_sub(last.lag));
         let is_firm = |tick: &Tick| tick.at < on_disk || self.against_the_clock && tick.before_kill > MAY_LOSE;
         let firm = ticks.iter().filter(|tick| is_firm(tick)).count();
+        let steps: BTreeMap<_, _> = opened.totals.0.into_iter().map(|(_, point)| (point.at, point)).collect();
+        assert_eq!(opened.totals.1, 0, "kill {kill} after {life:?}: steps that cannot be read");
+        for tick in self.tick..self.tick + firm as u64 {
+            let expected = step(tick);
+            assert_eq!(steps.get(&expected.at), Some(&expected), "kill {kill} after {life:?}");
+        }
         let mut twin = std::mem::take(&mut self.held);
         let mut later: BTreeMap<Network, Vec<Option<NetworkRecord>>> = BTreeMap::new();
         for place in 0..=ticks.len() {
@@ -164,12 +172,26 @@ fn child(orders: &str) {
     let mut output = std::io::stdout().lock();
     let started = Instant::now();
     for tick in 0.. {
+        // Before the networks, whose lag then holds for it too.
+        let point = step(first_tick + u64::from(tick));
+        writer.submit_totals([((Step::Minute, point.at), Some(point))].into());
         writer.submit(changes(seed, first_tick + u64::from(tick), NETWORKS, CHANGES_PER_TICK));
         // The time before the lag: what was handed over before the difference is on the disk. Not rounded: a hand-over and its
         // time are less than a microsecond apart.
         let (at, lag) = (started.elapsed().as_nanos(), writer.measures().lag().as_nanos());
         writeln!(output, "{at} {lag}").and_then(|()| output.flush()).expect("the parent listens");
         std::thread::sleep((TICK * (tick + 1)).saturating_sub(started.elapsed()));
+    }
+}
+
+/// The step of the history that a tick hands over.
+fn step(tick: u64) -> Point {
+    Point {
+        at: Timestamp(tick * 60_000_000_000),
+        observed: Micros::from_secs(60),
+        counts: Counts { packets: tick, ..Counts::default() },
+        gauges: Gauges::default(),
+        differences: Differences::default(),
     }
 }
 

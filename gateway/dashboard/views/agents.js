@@ -31,12 +31,12 @@ const UNSEEN = (hosts) => `Starts are announced to ${hosts.slice(0, 5).join(", "
 export function agents(failed) {
   const summary = h("p", {}, "");
   const list = table("Agents", [
-    ["host", "whole"], "version", ["mode, apply method", "whole"], ["advice", "whole"], "addresses", "since", ["transfers", "n"], ["applied", "n"], ["control", "n"],
-    ["first flights with loss", "n"], ["not advised, reason", "roomy"], ["in force in time", "n"], ["connections seen", "whole"], ["last report", "n"],
+    ["host", "whole"], ["advice", "whole"], ["connections seen", "whole"], ["applied", "n"], ["in force in time", "n"], ["last report", "n"], ["transfers", "n"], ["control", "n"],
+    ["first flights with loss", "n"], ["not advised, reason", "roomy"], "version", ["mode, apply method", "whole"], "addresses", "since",
   ], [], "No agent is subscribed.");
   const unseen = h("p", { class: "problem", role: "alert", hidden: true }, "");
   const element = h("div", { class: "view" }, summary, unseen, list.element,
-    h("p", { class: "hint" }, "Only agents that start connections by eBPF see their transfers and report them. Mode “observe” applies nothing. “In force in time” counts announced starts that were in force before the handshake could complete; the next column shows whether the programs saw their connections."));
+    h("p", { class: "hint" }, "Only agents that start connections by eBPF see their transfers and report them. Mode “observe” applies nothing. “In force in time” counts announced starts that were in force before the handshake could complete; “connections seen” shows whether the programs saw their connections."));
 
   const asking = latest(async (signal) => {
     const { agents, total } = await get(`/v1/agents?limit=${SHOWN}`, signal);
@@ -54,11 +54,11 @@ export function agents(failed) {
       const more = agent.addresses_in_all - agent.addresses.length;
       const refused = Object.entries(reported?.refused_by_reason ?? {}).map(([reason, times]) => `${words(reason)}: ${count(times)}`);
       return [
-        agent.host_name ?? "unnamed", agent.version ?? "unknown", `${words(agent.mode)}, ${words(agent.method)}`, paused(agent),
+        agent.host_name ?? "unnamed", paused(agent), seen(reported), count(reported?.applied),
+        reported === null ? "–" : `${count(reported.pushes.in_time)} of ${count(reported.pushes.received)}`, reported === null ? "none" : `${age(reported.last_report_age_s)} ago`,
+        count(reported?.transfers), count(reported?.transfers_control), count(reported?.first_flight_losses),
+        reported === null ? "–" : refused.join(", ") || "none", agent.version ?? "unknown", `${words(agent.mode)}, ${words(agent.method)}`,
         agent.addresses.join(", ") + (more > 0 ? ` and ${count(more)} more` : ""), moment(agent.subscribed_at),
-        count(reported?.transfers), count(reported?.applied), count(reported?.transfers_control), count(reported?.first_flight_losses),
-        reported === null ? "–" : refused.join(", ") || "none", reported === null ? "–" : `${count(reported.pushes.in_time)} of ${count(reported.pushes.received)}`, seen(reported),
-        reported === null ? "none" : `${age(reported.last_report_age_s)} ago`,
       ];
     }));
   }, failed);

@@ -14,6 +14,20 @@ const KINDS = [
 /** What was chosen stays while the page is open. */
 const hidden = new Set();
 
+/** Entries in a row that differ in time alone as one, with their count, and since when. */
+function folded(entries) {
+  const lines = [];
+  for (const entry of entries) {
+    const last = lines.at(-1);
+    const same = last !== undefined && ["kind", "what", "subject"].every((name) => last.entry[name] === entry[name]);
+    if (same) lines.pop();
+    const since = same ? last.since : entry.at;
+    const times = entry.count + (same ? last.entry.count : 0);
+    lines.push({ key: `${since} ${entry.sequence}`, since, entry: { ...entry, count: times } });
+  }
+  return lines;
+}
+
 export function events(failed) {
   const body = h("tbody", { role: "log", "aria-label": "Events, newest first" });
   const number = h("p", { class: "found", role: "status" }, "");
@@ -35,17 +49,19 @@ export function events(failed) {
   let heard = [];
   const made = new Map();
 
-  function line(entry) {
+  function line(entry, since) {
+    const time = (at) => h("time", { datetime: at }, moment(at));
     const subject = ["withdrawal", "retreat"].includes(entry.kind)
       ? h("a", { href: prefixPath("#/networks/", entry.subject) }, entry.subject) : entry.subject || "–";
-    return h("tr", { class: entry.kind }, h("td", {}, h("time", { datetime: entry.at }, moment(entry.at))), h("td", {}, sentence(entry)), h("td", {}, subject));
+    return h("tr", { class: entry.kind }, h("td", {}, since === entry.at ? time(since) : [time(since), " – ", time(entry.at)]), h("td", {}, sentence(entry)), h("td", {}, subject));
   }
 
   function show() {
-    const wanted = entries.filter(({ kind }) => !hidden.has(kind)).reverse();
-    for (const entry of wanted) if (!made.has(entry.sequence)) made.set(entry.sequence, line(entry));
-    for (const known of [...made.keys()]) if (entries.length > 0 && known < entries[0].sequence) made.delete(known);
-    body.replaceChildren(...wanted.map(({ sequence }) => made.get(sequence)));
+    const wanted = folded(entries.filter(({ kind }) => !hidden.has(kind))).reverse();
+    const keys = new Set(wanted.map(({ key }) => key));
+    for (const known of [...made.keys()]) if (!keys.has(known)) made.delete(known);
+    for (const { key, entry, since } of wanted) if (!made.has(key)) made.set(key, line(entry, since));
+    body.replaceChildren(...wanted.map(({ key }) => made.get(key)));
     if (wanted.length === 0) body.append(h("tr", {}, h("td", { colspan: 3, class: "none" }, "No events yet.")));
     say(number, `${count(wanted.length)} shown`);
   }

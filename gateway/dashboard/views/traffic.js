@@ -1,34 +1,27 @@
 // Is the gateway seeing traffic, and what becomes of it?
 
-import { get, latest } from "/dashboard/api.js";
-import { chart, extremes } from "/dashboard/chart.js";
 import { card, h, section, table } from "/dashboard/dom.js";
-import { IGNORED, age, bits, count, packets, part, short, unixS, words } from "/dashboard/format.js";
+import { IGNORED, age, bits, count, packets, part, short, words } from "/dashboard/format.js";
+import { TRAFFIC, history } from "/dashboard/history.js";
 import { listen } from "/dashboard/live.js";
 
-/** Points kept: ten minutes. */
-const POINTS = 600;
 /** A part of one-sided connections above which the mirror port deserves a look. */
-const ONE_SIDED = 0.1;
+export const ONE_SIDED = 0.1;
 
 export function traffic(failed) {
   const cards = {
     packets: card("Packets"), bits: card("On the wire"), newest: card("Newest packet"), dropped: card("Dropped"),
     sided: card("One-sided connections"), networks: card("Networks with an estimate"),
   };
-  const rate = chart("Packets per second", [
-    { label: "seen", colour: "--accent" }, { label: "dropped", colour: "--bad" },
-  ], packets);
-  const wire = chart("Bits per second on the wire", [{ label: "bits", colour: "--second" }], bits);
+  const charts = history(TRAFFIC, failed);
   const interfaces = table("Interfaces", ["interface", ["packets", "n"], ["dropped: kernel ring", "n"], ["NIC", "n"], ["capture queue", "n"], ["softnet backlog", "n"], ["ring full", "n"], ["interface down", "n"]], [],
     "No interfaces.");
   const ignored = table("Ignored, by reason", ["reason", ["last minute", "n"], ["since startup", "n"], "description"], [], "Nothing was ignored.");
   const element = h("div", { class: "view" },
     h("dl", { class: "cards" }, Object.values(cards).map(({ element }) => element)),
-    h("div", { class: "pair" }, rate.element, wire.element),
+    charts.element,
     section("Interfaces", interfaces.element),
     section("Ignored, by reason", ignored.element));
-  let points = [];
 
   function present(now) {
     const { last } = now;
@@ -48,41 +41,14 @@ export function traffic(failed) {
     interfaces.show(now.interfaces.map((one) => [one.interface, ...[one.packets, one.dropped_kernel, one.dropped_interface, one.dropped_queue, one.dropped_backlog, one.ring_freezes, one.losses].map(count)]));
     const most = [...now.ignored].sort((a, b) => b.lately - a.lately || b.all - a.all);
     ignored.show(most.map((one) => [words(one.reason), count(one.lately), count(one.all), IGNORED[one.reason] ?? ""]));
-    draw();
   }
 
-  function draw() {
-    const at = points.map((point) => unixS(point.at));
-    const seen = points.map((point) => point.packets_per_s);
-    const dropped = points.map((point) => point.dropped_per_s);
-    const onWire = points.map((point) => point.bits_per_s);
-    const range = extremes(seen);
-    const summary = (values, unit) => {
-      const own = extremes(values);
-      return own === null ? "No data yet." : `Now ${unit(own.last)}, between ${unit(own.least)} and ${unit(own.most)} in ${age(points.length)}.`;
-    };
-    rate.show([at, seen, dropped], range === null ? "No data yet." : `${summary(seen, packets)} Dropped at most ${packets(extremes(dropped).most)}.`);
-    wire.show([at, onWire], summary(onWire, bits));
-  }
-
-  const asking = latest(async (signal) => {
-    const whole = await get("/v1/traffic", signal);
-    points = whole.points;
-    present(whole);
-  }, failed);
-  asking.run();
-  const stop = listen(({ traffic: now, resync }) => {
-    if (resync) asking.run();
-    if (now.last !== null && now.last.at > (points.at(-1)?.at ?? "")) points = [...points, now.last].slice(-POINTS);
-    present(now);
-  });
+  const stop = listen(({ traffic: now }) => present(now));
   return {
     element,
     end() {
       stop();
-      asking.stop();
-      rate.end();
-      wire.end();
+      charts.end();
     },
   };
 }

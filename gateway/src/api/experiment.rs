@@ -1,4 +1,4 @@
-//! Keeps the experiment of `/v1/benefit` in the store, so that a restart does not end it.
+//! Keeps the experiment of `/v1/benefit` and the history of `/v1/totals` in the store, so that a restart does not end them.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -12,6 +12,8 @@ use crate::store::{SavedExperiment, StoreWriter};
 const LOOK: Duration = Duration::from_secs(1);
 /// Time between two saves: what a crash loses of the experiment is no more, and what the writer needs.
 const SAVE: Duration = Duration::from_secs(10);
+/// The same for the history: with the look before and the write behind, a crash loses ten seconds at most.
+const SAVE_TOTALS: Duration = Duration::from_secs(8);
 
 impl Api {
     /// Continues an experiment that a store held. Before anyone is answered.
@@ -24,18 +26,21 @@ impl Api {
         self.shared.store.as_ref().is_some_and(|store| !store.is_broken())
     }
 
-    /// Hands the experiment over to be saved: soon after something changed, and at most every ten seconds. Never ends.
+    /// Hands the experiment over to be saved: soon after something changed, and at most every ten seconds. The history too. Never ends.
     pub async fn keep_experiment(&self, store: Weak<StoreWriter>) {
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut next = Instant::now();
+        let (mut next, mut next_totals) = (Instant::now(), Instant::now() + SAVE_TOTALS);
         loop {
             looks.tick().await;
+            let (Some(store), now) = (store.upgrade(), Instant::now()) else { continue };
             // What waits already is not on the disk: a store that fails is not handed more.
-            if let Some(store) = store.upgrade().filter(|store| Instant::now() >= next && !store.experiment_waits())
-                && self.save_experiment(&store)
-            {
-                next = Instant::now() + SAVE;
+            if now >= next && !store.experiment_waits() && self.save_experiment(&store) {
+                next = now + SAVE;
+            }
+            if now >= next_totals && !store.totals_wait() {
+                self.save_totals(&store);
+                next_totals = now + SAVE_TOTALS;
             }
         }
     }

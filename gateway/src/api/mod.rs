@@ -28,11 +28,13 @@ mod refusals;
 mod reports;
 #[cfg(test)]
 mod tests;
+mod totals;
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use spand_confine::Confined;
 use spand_proto::operator::Failure;
 use spand_proto::report::MAX_CONNECTIONS;
@@ -45,6 +47,7 @@ use crate::names::{self, Names};
 use crate::publisher::{Client, Published};
 use crate::sharing::ShareStatus;
 use crate::store::StoreMeasures;
+use crate::totals::Totals;
 
 use self::access::Expected;
 pub use self::access::{Access, AccessError};
@@ -152,6 +155,8 @@ struct Shared {
     reported: Buckets,
     published: Published,
     reports: Reports,
+    /// The whole over time.
+    totals: Mutex<Totals>,
     measures: ApiMeasures,
     metrics: Metrics,
     store: Option<StoreMeasures>,
@@ -215,6 +220,7 @@ impl Api {
                 reported,
                 published,
                 reports,
+                totals: Mutex::default(),
                 measures,
                 metrics,
                 store,

@@ -12,7 +12,8 @@ use crate::run::queue_bytes;
 use crate::sharing;
 use crate::store::StoreWriter;
 
-/// What does not grow: the program, its threads' stacks, the runtime, one check of a password, metrics, the log.
+/// What does not grow: the program, its threads' stacks, the runtime, one check of a password, metrics, the log, the history
+/// of the whole.
 const BASE_BYTES: usize = 96 << 20;
 /// Of one prefix of the list, sorted and as the engines look it up.
 const PREFIX_BYTES: usize = 100;

@@ -110,7 +110,7 @@ pub fn run_with(
     let access = Access::open(config)?;
     let published = Published::new(config.publisher(), clock);
     let servers = Servers::start(ports, workers)?;
-    let Restored { engines, store, experiment } = restore(config, engines, &partition, &published)?;
+    let Restored { engines, store, experiment, totals } = restore(config, engines, &partition, &published)?;
     let stored = store.as_ref().map(|store| store.measures().clone());
     let started = share(&config.share, (&first, partition.clone(), draw_seed()), &published);
     let (sharing, ends) = started.map_err(|error| cannot_start_a_thread(&error))?.unzip();
@@ -120,6 +120,7 @@ pub fn run_with(
     if let Some(experiment) = experiment {
         api.continue_experiment(experiment);
     }
+    api.continue_totals(totals);
     let reload = Reload::new(config, file, seed, &captures, &published, api.names().clone());
     let workers = EngineThread::each(engines, &published, &captures, store.as_ref(), ends.unwrap_or_default());
     let watched = Arc::clone(&captures);
@@ -131,6 +132,7 @@ pub fn run_with(
     if let Some(store) = store {
         // Nobody reports any more. The last engine's thread ends the store.
         api.save_experiment(&store);
+        api.save_totals(&store);
     }
     threads.stop();
     if let Some(sharing) = sharing {

@@ -15,12 +15,14 @@ use super::cannot_start_a_thread;
 use crate::config::{Config, mib};
 use crate::publisher::{Batch, Part, Published, Trend};
 use crate::store::{LateStore, NotContinued, OpenError, Refused, SavedExperiment, SledStore, StoreWriter};
+use crate::totals::{Point, Step};
 
 /// What the store gave, and what goes on to write to it.
 pub(super) struct Restored {
     pub(super) engines: Vec<Engine>,
     pub(super) store: Option<Arc<StoreWriter>>,
     pub(super) experiment: Option<SavedExperiment>,
+    pub(super) totals: Vec<(Step, Point)>,
 }
 
 /// Opens the store and fills the engines with what it holds; what they do not take leaves it, and is counted by reason.
@@ -32,7 +34,7 @@ pub(super) fn restore(
 ) -> Result<Restored, Failure> {
     if !config.store.enabled {
         published.readiness().ready(Part::Store);
-        return Ok(Restored { engines, store: None, experiment: None });
+        return Ok(Restored { engines, store: None, experiment: None, totals: Vec::new() });
     }
     let opened = match SledStore::open(&config.store.directory) {
         Ok(opened) => opened,
@@ -78,7 +80,12 @@ pub(super) fn restore(
     }
     writer.submit(refused.into_iter().map(|(network, _)| (network, None)));
     published.readiness().ready(Part::Store);
-    Ok(Restored { engines, store: Some(Arc::new(writer)), experiment: continued(opened.experiment) })
+    let (totals, unreadable) = opened.totals;
+    if unreadable > 0 {
+        tracing::warn!(unreadable, "steps of the history (/v1/totals) could not be read and are left out");
+    }
+    let experiment = continued(opened.experiment);
+    Ok(Restored { engines, store: Some(Arc::new(writer)), experiment, totals })
 }
 
 /// Starts cold because the disk keeps the store from being opened; it is tried again with each write.
@@ -95,7 +102,7 @@ fn start_without(
         StoreWriter::start_after(Some(error.into()), LateStore::new(config.store.directory.clone()), interval, limit)
             .map_err(|error| cannot_start_a_thread(&error))?;
     published.readiness().not_ready(Part::Store, error.to_string());
-    Ok(Restored { engines, store: Some(Arc::new(writer)), experiment: None })
+    Ok(Restored { engines, store: Some(Arc::new(writer)), experiment: None, totals: Vec::new() })
 }
 
 /// Time between writes, and how much may wait.

@@ -248,7 +248,7 @@ pub(super) fn sealed(key: &[u8], value: &impl Serialize) -> sled::Result<Vec<u8>
 }
 
 /// The payload of a value under `key`.
-fn unsealed<'a>(key: &[u8], value: &'a [u8]) -> Result<&'a [u8], RecordError> {
+pub(super) fn unsealed<'a>(key: &[u8], value: &'a [u8]) -> Result<&'a [u8], RecordError> {
     let (checked, found) = value.split_last_chunk::<CHECKSUM_LEN>().ok_or(RecordError::Short)?;
     if checksum(key, checked) != *found {
         return Err(RecordError::Checksum);
@@ -260,7 +260,7 @@ fn unsealed<'a>(key: &[u8], value: &'a [u8]) -> Result<&'a [u8], RecordError> {
 }
 
 /// What a payload holds, where it holds nothing else.
-fn decoded<T: DeserializeOwned>(payload: &[u8]) -> Result<T, RecordError> {
+pub(super) fn decoded<T: DeserializeOwned>(payload: &[u8]) -> Result<T, RecordError> {
     match postcard::take_from_bytes(payload) {
         Ok((value, [])) => Ok(value),
         _ => Err(RecordError::Nonsense),

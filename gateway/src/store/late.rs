@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::sled_store::MAX_SET_ASIDE;
 use super::{Change, EstimateStore, ExperimentChange, OpenError, Opened, SledStore, StoreError};
+use crate::totals::TotalsChange;
 
 /// Tries to open the store with each write. Nobody takes what it holds by then: networks stay in it until they change or the next start
 /// reads them, an experiment until another is saved.
@@ -68,6 +69,10 @@ impl EstimateStore for LateStore {
 
     fn save_experiment(&mut self, change: &ExperimentChange) -> Result<bool, StoreError> {
         self.opened()?.save_experiment(change)
+    }
+
+    fn save_totals(&mut self, change: &TotalsChange) -> Result<(), StoreError> {
+        self.opened()?.save_totals(change)
     }
 
     fn flush(&mut self) -> Result<(), StoreError> {

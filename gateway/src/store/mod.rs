@@ -19,6 +19,7 @@ mod record;
 mod sled_store;
 #[cfg(test)]
 mod tests;
+mod totals;
 mod waiting;
 mod writer;
 
@@ -26,6 +27,8 @@ use std::path::PathBuf;
 
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
+
+use crate::totals::TotalsChange;
 
 pub use self::directory::{Damage, SetAside};
 pub use self::experiment::{Experiment, ExperimentChange, NewestBatch, NotContinued, ReportingHost, SavedExperiment};
@@ -47,6 +50,11 @@ pub trait EstimateStore: Send + 'static {
     /// need not keep it.
     fn save_experiment(&mut self, _change: &ExperimentChange) -> Result<bool, StoreError> {
         Ok(true)
+    }
+
+    /// Saves steps of the history of the whole. A store that outlives nothing need not keep them.
+    fn save_totals(&mut self, _change: &TotalsChange) -> Result<(), StoreError> {
+        Ok(())
     }
 
     /// Returns once everything saved is on the disk.

@@ -12,7 +12,8 @@ use spand_proto::network::Network;
 
 use super::cause::{Failed, contained, discard, is_environment, is_lock_held};
 use super::directory::Directory;
-use super::{OpenError, codec, experiment};
+use super::{OpenError, codec, experiment, totals};
+use crate::totals::{Point, Step};
 
 /// Memory that the database may use for its page cache. The gateway reads everything once, at its start, and only
 /// writes after that.
@@ -25,6 +26,8 @@ pub(super) struct Contents {
     /// Entries that could not be read.
     pub(super) unreadable: usize,
     pub(super) experiment: experiment::Held,
+    /// Steps of the history of the whole, and how many could not be read.
+    pub(super) totals: (Vec<(Step, Point)>, usize),
 }
 
 /// Opens the database, has it show that it keeps what is written, and reads all of it. The inner error says what is damaged, the
@@ -41,14 +44,14 @@ pub(super) fn read(directory: &Directory) -> Result<Result<Contents, String>, Op
     Ok(using(directory, |database| {
         let found = mark(database)?;
         let (records, unreadable) = entries(database)?;
-        Ok((found, records, unreadable, experiment::read(database)?))
+        Ok((found, records, unreadable, experiment::read(database)?, totals::read(database)?))
     })?
-    .and_then(|(database, (found, records, unreadable, experiment))| {
+    .and_then(|(database, (found, records, unreadable, experiment, totals))| {
         if written.is_some() && found != written {
             discard(database);
             return Err("it does not keep what is written to it".to_owned());
         }
-        Ok(Contents { database, records, unreadable, experiment })
+        Ok(Contents { database, records, unreadable, experiment, totals })
     }))
 }
 

@@ -14,7 +14,9 @@ use super::codec;
 use super::directory::{Damage, Directory, Found, SetAside};
 use super::experiment::{self, Held};
 use super::opening::{Contents, no_thread, read};
+use super::totals;
 use super::{Change, EstimateStore, ExperimentChange, NotContinued, OpenError, SavedExperiment, StoreError};
+use crate::totals::{Point, Step, TotalsChange};
 
 /// A store on disk.
 #[derive(Debug)]
@@ -55,6 +57,8 @@ pub struct Opened {
     pub set_aside: Option<SetAside>,
     /// The experiment that it holds, where it holds one, or why that is not continued.
     pub experiment: Result<Option<SavedExperiment>, NotContinued>,
+    /// Steps of the history of the whole, and how many could not be read and were left out.
+    pub totals: (Vec<(Step, Point)>, usize),
 }
 
 /// Changes written together. Small enough that a batch stays far below the database's 512 KiB segment.
@@ -87,10 +91,10 @@ impl SledStore {
         if is_older {
             directory.make()?;
         }
-        let Contents { database, records, unreadable, experiment: Held { experiment, stale } } = opened;
+        let Contents { database, records, unreadable, experiment: Held { experiment, stale }, totals } = opened;
         let database = Database::Open(database);
         let store = Self { database, read, set_aside: 0, stale_experiment: stale, lacks_hosts: false, directory };
-        Ok(Opened { store, records, unreadable, set_aside, experiment })
+        Ok(Opened { store, records, unreadable, set_aside, experiment, totals })
     }
 
     /// Removes the experiment: the next one starts from zero.
@@ -196,6 +200,10 @@ impl EstimateStore for SledStore {
         self.run(SAVE, |database| experiment::write(database, change, || {}))?;
         self.lacks_hosts &= !change.all_hosts;
         Ok(!self.lacks_hosts)
+    }
+
+    fn save_totals(&mut self, change: &TotalsChange) -> Result<(), StoreError> {
+        self.run("save the history of the whole", |database| totals::write(database, change))
     }
 
     fn flush(&mut self) -> Result<(), StoreError> {

@@ -1,4 +1,4 @@
-//! Saves changes of networks and of the experiment once a second, on a thread of its own.
+//! Saves changes of networks, of the experiment and of the history of the whole once a second, on a thread of its own.
 //!
 //! The engine's thread hands over changed networks and goes on; a network that changes again before it was written is
 //! written once. What waits has a limit. A crash loses what was not flushed: a network that changes all the time is handed
@@ -17,6 +17,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use super::opening::CACHE_BYTES;
 use super::waiting::Waiting;
 use super::{Change, EstimateStore, ExperimentChange, Refused, RefusedLabels, StoreError};
+use crate::totals::TotalsChange;
 
 /// Writes to a store until stopped.
 #[derive(Debug)]
@@ -48,6 +49,7 @@ struct Pending {
     waiting: Waiting,
     experiment: Option<ExperimentChange>,
     writing_experiment: bool,
+    totals: TotalsChange,
     /// The store lacks hosts of the experiment.
     lacks_hosts: bool,
     /// When the oldest change was handed over that is not on the disk yet, being written ones included.
@@ -149,6 +151,20 @@ impl StoreWriter {
         pending.oldest.get_or_insert_with(Instant::now);
     }
 
+    /// Hands over steps of the history of the whole that changed; with those that wait already, each is written once. At most as
+    /// many as are kept.
+    pub fn submit_totals(&self, change: TotalsChange) {
+        let mut pending = self.shared.measures.state.lock();
+        if !pending.is_broken() {
+            pending.totals.extend(change);
+        }
+    }
+
+    /// Whether steps wait: while writes fail no more should be handed over.
+    pub fn totals_wait(&self) -> bool {
+        !self.shared.measures.state.lock().totals.is_empty()
+    }
+
     /// Whether something of the experiment is not on the disk yet.
     pub fn experiment_waits(&self) -> bool {
         let pending = self.shared.measures.state.lock();
@@ -234,11 +250,11 @@ impl Shared {
     fn run(&self, mut store: impl EstimateStore) {
         let mut next_write = Instant::now() + self.interval;
         loop {
-            let (changes, experiment, retry, stop) = self.next(next_write);
+            let (taken, retry, stop) = self.next(next_write);
             // From the beginning of one write to that of the next, so that the time of a write does not add to the lag.
             next_write = Instant::now() + self.interval;
-            if !changes.is_empty() || experiment.is_some() || retry {
-                self.write(&mut store, changes, experiment);
+            if !taken.is_empty() || retry {
+                self.write(&mut store, taken);
             }
             if stop {
                 return;
@@ -248,19 +264,21 @@ impl Shared {
 
     /// Waits for the next write's time, or the end, and takes what waits. Gives whether the store is tried again in any case, and whether
     /// this is the end.
-    fn next(&self, until: Instant) -> (Vec<Change>, Option<ExperimentChange>, bool, bool) {
+    fn next(&self, until: Instant) -> (Taken, bool, bool) {
         let mut pending = self.measures.state.lock();
         while !pending.stop && !self.wake.wait_until(&mut pending, until).timed_out() {}
         pending.writing_oldest = pending.oldest.take();
         let experiment = pending.experiment.take();
         pending.writing_experiment = experiment.is_some();
         let retry = pending.last_error.is_some() && !pending.is_broken();
-        (pending.waiting.take(), experiment, retry, pending.stop)
+        let (changes, totals) = (pending.waiting.take(), std::mem::take(&mut pending.totals));
+        (Taken { changes, experiment, totals }, retry, pending.stop)
     }
 
-    fn write(&self, store: &mut impl EstimateStore, changes: Vec<Change>, experiment: Option<ExperimentChange>) {
+    fn write(&self, store: &mut impl EstimateStore, taken: Taken) {
         let began = Instant::now();
-        let written = save(store, &changes, experiment.as_ref());
+        let written = taken.save(store);
+        let Taken { changes, experiment, mut totals } = taken;
         self.measures.write_seconds.observe(began.elapsed().as_secs_f64());
         let mut pending = self.measures.state.lock();
         let oldest = pending.writing_oldest.take();
@@ -278,7 +296,11 @@ impl Shared {
                 self.measures.failures.inc();
                 let broken = matches!(error, StoreError::Broken { .. });
                 let networks = changes.len();
-                let what = if networks == 0 && experiment.is_some() { "experiment" } else { "estimates" };
+                let what = match (networks, &experiment) {
+                    (0, Some(_)) => "experiment",
+                    (0, None) if !totals.is_empty() => "history of the whole",
+                    _ => "estimates",
+                };
                 if broken {
                     tracing::error!(%error, networks, "{what} not saved");
                 } else if pending.last_error.is_none() {
@@ -288,6 +310,7 @@ impl Shared {
                     let experiments =
                         usize::from(experiment.is_some()) + usize::from(pending.experiment.take().is_some());
                     self.measures.dropped.inc_by((networks + pending.waiting.take().len() + experiments) as u64);
+                    pending.totals.clear();
                 } else {
                     pending.oldest = oldest.or(pending.oldest);
                     self.measures.dropped.inc_by(pending.waiting.put_back(changes, self.limit_bytes));
@@ -295,6 +318,8 @@ impl Shared {
                         (Some(older), Some(newer)) => Some(older.followed_by(newer)),
                         (older, newer) => older.or(newer),
                     };
+                    totals.append(&mut pending.totals);
+                    pending.totals = totals;
                 }
                 pending.last_error = Some(error);
             }
@@ -302,14 +327,26 @@ impl Shared {
     }
 }
 
-/// Saves and flushes. Gives whether the store has all hosts of the experiment.
-fn save(
-    store: &mut impl EstimateStore,
-    changes: &[Change],
-    experiment: Option<&ExperimentChange>,
-) -> Result<bool, StoreError> {
-    store.save(changes)?;
-    let has_all_hosts = experiment.map_or(Ok(true), |change| store.save_experiment(change))?;
-    store.flush()?;
-    Ok(has_all_hosts)
+/// What one write holds.
+struct Taken {
+    changes: Vec<Change>,
+    experiment: Option<ExperimentChange>,
+    totals: TotalsChange,
+}
+
+impl Taken {
+    fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.experiment.is_none() && self.totals.is_empty()
+    }
+
+    /// Saves and flushes. Gives whether the store has all hosts of the experiment.
+    fn save(&self, store: &mut impl EstimateStore) -> Result<bool, StoreError> {
+        store.save(&self.changes)?;
+        let has_all_hosts = self.experiment.as_ref().map_or(Ok(true), |change| store.save_experiment(change))?;
+        if !self.totals.is_empty() {
+            store.save_totals(&self.totals)?;
+        }
+        store.flush()?;
+        Ok(has_all_hosts)
+    }
 }

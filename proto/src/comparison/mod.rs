@@ -110,6 +110,15 @@ impl Comparison {
         self.paused
     }
 
+    /// Completion time in ms, advised less control, by class.
+    pub fn completion_differences(&self) -> Vec<Option<Difference>> {
+        let difference = |class| {
+            let strata = self.strata.get(sizes::strata(class)).unwrap_or_default();
+            Difference::of(strata.iter().map(|arms| arms.each_ref().map(|cell| &cell.completion_ms)), NORMAL_95)
+        };
+        (0..CLASSES.len()).map(difference).collect()
+    }
+
     /// All classes as they stand.
     pub fn classes(&self) -> Vec<ClassSummary> {
         let class = |class, up_to_bytes, times: &[Times; ARMS.len()]| {

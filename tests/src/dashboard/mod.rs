@@ -6,5 +6,6 @@
 pub mod browser;
 mod hosts;
 mod others;
+mod past;
 mod played;
 pub mod stage;

@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::others::Made;
+use super::past;
 use super::played::Played;
 use super::{hosts, others};
 use crate::ending::TooBusy;
@@ -73,6 +74,7 @@ impl Stage {
         let database = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/asn.mmdb");
         let names = Names { list: Some(list.path().to_owned()), asn_database: Some(database.into()) };
         api.name_networks(&names).map_err(|failure| anyhow!("{failure}"))?;
+        api.continue_totals(past::before(clock.now()));
         let (one, also_stopped) = (api.clone(), stopped.clone());
         runtime.spawn(published.clone().run());
         runtime.spawn(async move { one.serve_http(http, stopped).await });

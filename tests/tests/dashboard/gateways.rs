@@ -40,7 +40,7 @@ fn shows(browser: &Browser, text: &str) -> Result<()> {
 fn the_link_and_the_members_are_shown_and_faults_only_where_there_are_any() -> Result<()> {
     let _alone = alone();
     let Some((stage, browser)) = open(100)? else { return Ok(()) };
-    browser.press("6")?;
+    browser.press("7")?;
     show(&browser, "gateways")?;
     let members = rows(&browser, MEMBERS)?;
     let column = |place: usize| members.iter().map(|row| row[place].as_str()).collect::<Vec<_>>();

@@ -3,6 +3,7 @@
 //! `SPAND_SCREENSHOTS=FOLDER` keeps a picture of each view. One test runs at a time: they share two processors with their browsers.
 
 mod gateways;
+mod overview;
 mod people;
 
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ use spand_tests::dashboard::stage::Stage;
 use spand_tests::patience::PATIENCE;
 
 const CAPTURES: [&str; 2] = ["cubic-four-flows", "bbr-ipv6"];
-const VIEWS: [&str; 6] = ["traffic", "networks", "agents", "benefit", "events", "gateways"];
+const VIEWS: [&str; 7] = ["overview", "traffic", "networks", "agents", "benefit", "events", "gateways"];
 
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -48,6 +49,10 @@ fn open(networks: usize) -> Result<Option<(Stage, Browser)>> {
 fn show(browser: &Browser, view: &str) -> Result<()> {
     browser.click(&format!("#views a[href='#/{view}']"))?;
     let content = match view {
+        "overview" => {
+            "document.querySelectorAll('.forest circle').length >= 5 && document.querySelectorAll('canvas').length === 4 \
+             && document.querySelectorAll('.tasks li').length > 0"
+        }
         "traffic" => {
             "document.querySelector('.card .value').textContent.includes('/s') && document.querySelector('canvas')"
         }
@@ -61,7 +66,8 @@ fn show(browser: &Browser, view: &str) -> Result<()> {
 }
 
 /// Pictures of the documentation.
-const KEPT: [&str; 9] = [
+const KEPT: [&str; 11] = [
+    "overview-day",
     "traffic",
     "networks",
     "network",
@@ -69,6 +75,7 @@ const KEPT: [&str; 9] = [
     "benefit",
     "events",
     "gateways",
+    "overview-phone-dark",
     "traffic-phone-dark",
     "networks-phone-dark",
 ];
@@ -318,7 +325,7 @@ fn networks_are_found_sorted_and_opened_by_hand_and_by_key() -> Result<()> {
     browser.wait("its page", &format!("document.querySelector('h1').textContent === {prefix}"))?;
     browser.wait("the advice", "document.querySelectorAll('tbody th').length > 5")?;
     assert_eq!(browser.run("return document.activeElement.tagName")?, "H1", "who follows a link reads on there");
-    browser.press("5")?;
-    browser.wait("the fifth view", "document.querySelector('h1').textContent === 'Events'")?;
+    browser.press("6")?;
+    browser.wait("the sixth view", "document.querySelector('h1').textContent === 'Events'")?;
     silent(&browser)
 }

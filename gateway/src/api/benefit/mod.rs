@@ -8,7 +8,7 @@ mod measures;
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use spand_proto::comparison::{ArmSummary, ClassSummary, Comparison, DifferenceSummary, Place};
+use spand_proto::comparison::{ArmSummary, ClassSummary, Comparison, Difference, DifferenceSummary, Place};
 use spand_proto::operator::rfc3339;
 use spand_proto::report::ConnectionReport;
 use spand_proto::units::Timestamp;
@@ -64,6 +64,11 @@ impl Benefit {
         };
         self.measures.observe(place, report);
         Some(place)
+    }
+
+    /// Completion time, advised less control, by class.
+    pub(super) fn completion_differences(&self) -> Vec<Option<Difference>> {
+        self.state.lock().comparison.completion_differences()
     }
 
     /// The comparison as it stands, with the hosts behind it.

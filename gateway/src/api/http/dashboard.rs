@@ -29,7 +29,7 @@ macro_rules! files {
     };
 }
 
-const FILES: [File; 19] = files![
+const FILES: [File; 21] = files![
     "index.html": HTML,
     "style.css": CSS,
     "icon.svg": ICON,
@@ -39,7 +39,9 @@ const FILES: [File; 19] = files![
     "format.js": SCRIPT,
     "dom.js": SCRIPT,
     "chart.js": SCRIPT,
+    "history.js": SCRIPT,
     "rows.js": SCRIPT,
+    "views/overview.js": SCRIPT,
     "views/traffic.js": SCRIPT,
     "views/networks.js": SCRIPT,
     "views/network.js": SCRIPT,

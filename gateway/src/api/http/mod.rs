@@ -22,6 +22,7 @@ mod services;
 mod share;
 mod shared;
 mod sort;
+mod totals;
 mod traffic;
 
 use std::convert::Infallible;
@@ -82,7 +83,10 @@ pub(super) async fn serve(api: Api, mut listener: Listener, stop: watch::Receive
     loop {
         tokio::select! {
             () = &mut stopped => break,
-            _ = looks.tick() => api.note_limits(),
+            _ = looks.tick() => {
+                api.note_limits();
+                api.take_totals();
+            }
             connection = listener.accept() => {
                 connections.spawn(converse(connection, router.clone(), api.shared.config.request_timeout));
             }
@@ -111,9 +115,10 @@ async fn converse(connection: Connection, router: Router, head_timeout: Duration
 }
 
 /// What answers, by path.
-fn routes() -> [(&'static str, MethodRouter<Api>); 16] {
+fn routes() -> [(&'static str, MethodRouter<Api>); 17] {
     [
         ("/v1/traffic", get(traffic::traffic)),
+        ("/v1/totals", get(totals::totals)),
         ("/v1/share", get(share::share)),
         ("/v1/live", get(live::live)),
         ("/v1/networks", get(networks::list)),
@@ -133,7 +138,7 @@ fn routes() -> [(&'static str, MethodRouter<Api>); 16] {
 }
 
 /// The paths that are answered; `{*name}` stands for the rest of a path.
-pub fn paths() -> [&'static str; 16] {
+pub fn paths() -> [&'static str; 17] {
     routes().map(|(path, _)| path)
 }
 
@@ -210,7 +215,7 @@ async fn without_body(request: Request) -> Result<Request, Problem> {
 }
 
 async fn no_such_page() -> Result<Infallible, Problem> {
-    let pages = "there is /, /v1/traffic, /v1/share, /v1/networks, /v1/networks/PREFIX, /v1/history/PREFIX, /v1/services, \
+    let pages = "there is /, /v1/traffic, /v1/totals, /v1/share, /v1/networks, /v1/networks/PREFIX, /v1/history/PREFIX, /v1/services, \
                  /v1/advice, /v1/agents, /v1/events, /v1/benefit, /v1/live, /metrics, /healthz and /readyz";
     Err(Problem::new(StatusCode::NOT_FOUND, format!("nothing is here: {pages}")))
 }
@@ -225,6 +230,7 @@ fn endpoint(path: &str) -> &'static str {
         "/v1/networks" => "networks",
         "/" => "dashboard",
         "/v1/traffic" => "traffic",
+        "/v1/totals" => "totals",
         "/v1/share" => "share",
         "/v1/live" => "live",
         "/v1/agents" => "agents",

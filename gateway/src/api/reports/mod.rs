@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use spand_proto::comparison::Place;
+use spand_proto::comparison::{Difference, Place};
 use spand_proto::contract::HostName;
 use spand_proto::push::PauseState;
 use spand_proto::report::{Arm, ConnectionReport, FirstFlightLoss, PushCount, Report, ReportReceipt};
@@ -91,6 +91,11 @@ impl Reports {
     pub(super) fn benefit_document(&self, survives_restart: bool) -> BenefitDocument {
         let by_host = self.hosts.lock().by_host();
         self.benefit.document(&by_host, survives_restart)
+    }
+
+    /// Completion time of advised transfers less that of the control group, by class.
+    pub(super) fn completion_differences(&self) -> Vec<Option<Difference>> {
+        self.benefit.completion_differences()
     }
 
     /// Continues an experiment that was saved.
@@ -196,6 +201,17 @@ impl Reports {
     }
 }
 
+impl ReportMeasures {
+    /// Reported connections of an arm.
+    pub(super) fn transfers(&self, arm: Arm) -> u64 {
+        let count = |first_flight_loss| {
+            let labels = ConnectionLabels { arm: arm_name(Some(arm)), first_flight_loss };
+            self.connections.get_or_create(&labels).get()
+        };
+        FIRST_FLIGHT_LOSSES.map(count).iter().sum()
+    }
+}
+
 impl Default for ReportMeasures {
     fn default() -> Self {
         let measures = Self {
@@ -209,7 +225,7 @@ impl Default for ReportMeasures {
         };
         // There from the start at zero, so that the first one is seen as a rise.
         for arm in ["advised", "control", "none"] {
-            for first_flight_loss in ["yes", "no", "unknown"] {
+            for first_flight_loss in FIRST_FLIGHT_LOSSES {
                 drop(measures.connections.get_or_create(&ConnectionLabels { arm, first_flight_loss }));
             }
         }
@@ -238,12 +254,18 @@ fn began(connection: &ConnectionReport, duration: Micros, now: Timestamp) -> Tim
     now.before(Micros(connection.ended_ago.0.saturating_add(duration.0)))
 }
 
-fn labels(connection: &ConnectionReport) -> ConnectionLabels {
-    let arm = match connection.arm {
+const FIRST_FLIGHT_LOSSES: [&str; 3] = ["yes", "no", "unknown"];
+
+fn arm_name(arm: Option<Arm>) -> &'static str {
+    match arm {
         Some(Arm::Advised) => "advised",
         Some(Arm::Control) => "control",
         None => "none",
-    };
+    }
+}
+
+fn labels(connection: &ConnectionReport) -> ConnectionLabels {
+    let arm = arm_name(connection.arm);
     let first_flight_loss = match connection.first_flight_loss {
         Some(true) => "yes",
         Some(false) => "no",

@@ -6,6 +6,7 @@ mod grpc;
 mod http;
 mod insight;
 mod share;
+mod totals;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! The store against a map, and against everything a disk can do to it.
 
 mod experiment;
+mod totals;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
