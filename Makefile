@@ -93,8 +93,9 @@ dashboard-images: packages ## Take the pictures of docs/dashboard.md again
 dashboard: packages ## A gateway with a dashboard to look at: played captures and 10,000 made-up networks
 	$(CARGO) run -p spand-tests --bin dashboard -- $(ARGS)
 
-# The oldest Rust that is supported. What it finds no fault in compiles with it.
+# The oldest Rust that is supported. What it finds no fault in compiles with it. Four of its lints have false positives that later ones mended.
 OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+LINTS := -D warnings -A clippy::missing_panics_doc -A clippy::range_minus_one -A clippy::range_plus_one -A clippy::self_named_module_files
 
 .PHONY: lint
 lint: packages ## Format, and clippy and documentation of the oldest supported Rust, each without a warning
@@ -103,8 +104,8 @@ lint: packages ## Format, and clippy and documentation of the oldest supported R
 	@if rustup toolchain install $(OLDEST_RUST) --profile minimal --component clippy --no-self-update; then oldest=+$(OLDEST_RUST); \
 	else echo "SKIPPED: Rust $(OLDEST_RUST) was not tried, since rustup has none here: lint by $$($(CARGO) --version)" >&2; fi; \
 	set -ex; \
-	$(CARGO) $$oldest clippy --workspace --all-targets -- -D warnings; \
-	$(CARGO) $$oldest clippy --package spand-gateway --no-default-features -- -D warnings; \
+	$(CARGO) $$oldest clippy --workspace --all-targets -- $(LINTS); \
+	$(CARGO) $$oldest clippy --package spand-gateway --no-default-features -- $(LINTS); \
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) $$oldest doc --workspace --no-deps --document-private-items
 
 .PHONY: packages

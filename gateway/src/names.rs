@@ -59,7 +59,7 @@ struct DatabaseError {
     source: MaxMindDbError,
 }
 
-/// An entry of a database, as MaxMind (and DB-IP) or IPinfo name its fields.
+/// An entry of a database: the fields of GeoLite2-ASN and DB-IP, or those that `as_name` and `asn` belong to.
 #[derive(Deserialize)]
 struct System {
     autonomous_system_number: Option<u32>,
@@ -144,7 +144,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// 192.0.2.0/24 and 2001:db8:1::/48 of MaxMind's shape, 198.51.100.0/25 of IPinfo's.
+    /// 192.0.2.0/24, 2001:db8:1::/48 and 100.64.0.0/17 with the first fields of [`System`], 198.51.100.0/25 with the others.
     const DATABASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/asn.mmdb");
 
     /// By this list, and by the database of the tests.

@@ -198,7 +198,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     agent.stop(STOP_PATIENCE).await
 }
 
-/// Sends a state to the service manager, where there is one (sd_notify(3)).
+/// Sends a state to the service manager, where there is one, by `sd_notify(3)`.
 fn supervise(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
         tracing::debug!(%error, "the service manager takes no notification");

@@ -46,7 +46,7 @@ pub struct Names {
     /// File with a prefix and its name a line; the longest match counts. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub list: Option<PathBuf>,
-    /// Database of autonomous systems in MaxMind's format (`.mmdb`). Default none.
+    /// Database of autonomous systems, an `.mmdb` file. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asn_database: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! What the service manager is sent (sd_notify(3)): that the gateway answers, which part is not ready, and signs of life.
+//! What the service manager is sent (`sd_notify(3)`): that the gateway answers, which part is not ready, and signs of life.
 //!
 //! A sign of life needs every engine to have taken packets, or to have looked for some, since the last one, and the tasks that answer
 //! to run. An engine looks ten times a second.

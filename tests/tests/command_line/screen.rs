@@ -25,7 +25,7 @@ struct Screen {
     keys: File,
     output: Receiver<Vec<u8>>,
     sent: String,
-    screen: vt100::Parser,
+    shown: vt100::Parser,
 }
 
 impl Screen {
@@ -48,8 +48,8 @@ impl Screen {
                 }
             }
         });
-        let screen = vt100::Parser::new(SIZE.ws_row, SIZE.ws_col, 0);
-        Ok(Self { child, keys, output, sent: String::new(), screen })
+        let shown = vt100::Parser::new(SIZE.ws_row, SIZE.ws_col, 0);
+        Ok(Self { child, keys, output, sent: String::new(), shown })
     }
 
     /// Takes what is sent until something is so.
@@ -57,16 +57,16 @@ impl Screen {
         let begun = Instant::now();
         while !done(self) {
             let left = PATIENCE.saturating_sub(begun.elapsed());
-            let seen = |screen: &Self| screen.screen.screen().contents();
+            let seen = |screen: &Self| screen.shown.screen().contents();
             let bytes = self.output.recv_timeout(left).with_context(|| format!("no {what:?} in\n{}", seen(self)))?;
-            self.screen.process(&bytes);
+            self.shown.process(&bytes);
             self.sent.push_str(&String::from_utf8_lossy(&bytes));
         }
         Ok(())
     }
 
     fn shows(&mut self, text: &str) -> Result<()> {
-        self.wait(text, |screen| screen.screen.screen().contents().contains(text))
+        self.wait(text, |screen| screen.shown.screen().contents().contains(text))
     }
 
     fn sends(&mut self, text: &str) -> Result<()> {

@@ -123,10 +123,10 @@ fn thirty_days_are_drawn_with_the_day_before_and_with_gaps() -> Result<()> {
         // Two hours are missing; the day before is whole.
         match range {
             "24 hours" => {
-                ensure!((11.0..=13.0).contains(&gaps) && before > 140.0, "{range}: {gaps} gaps, {before} before")
+                ensure!((11.0..=13.0).contains(&gaps) && before > 140.0, "{range}: {gaps} gaps, {before} before");
             }
             "7 days" => {
-                ensure!((11.0..=13.0).contains(&gaps) && before == 0.0, "{range}: {gaps} gaps, {before} before")
+                ensure!((11.0..=13.0).contains(&gaps) && before == 0.0, "{range}: {gaps} gaps, {before} before");
             }
             "30 days" => ensure!((1.0..=3.0).contains(&gaps) && before == 0.0, "{range}: {gaps} gaps, {before} before"),
             _ => ensure!(before == 0.0, "{range}: {before} of the day before"),

@@ -33,7 +33,7 @@ fn with_others(others: &[Segment]) -> Engine {
 }
 
 /// What the connection's network got.
-fn seen(engine: &Engine) -> (u64, u64, u64, u64, Option<crate::window::view::NetworkView>) {
+fn seen(engine: &Engine) -> (u64, u64, u64, u64, Option<NetworkView>) {
     let counters = engine.counters();
     let network = engine.network_of(CLIENT.parse().unwrap());
     let view = engine.network(network, ms(20_000));
