@@ -144,7 +144,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// 192.0.2.0/24, 2001:db8:1::/48 and 100.64.0.0/17 with the first fields of [`System`], 198.51.100.0/25 with the others.
+    /// Three networks with the first fields of [`System`], and 198.51.100.0/25 with the others.
     const DATABASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/asn.mmdb");
 
     /// By this list, and by the database of the tests.

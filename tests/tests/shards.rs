@@ -373,13 +373,19 @@ fn several_engines_know_the_networks_that_one_knows_of_the_corpus() {
         let one = known(&packets, &config, 1, Given::All);
         networks += one.outside().len();
         let passed = passed(&packets, &config);
+        // A network that is silent for longer than the window begins at zero.
+        let span = packets.last().unwrap().at.since(packets[0].at);
+        let whole = one.counters.ignored(Ignored::DuplicateCopy) == 0 && span < Micros::from_secs(290);
         for view in one.outside() {
             let (out, back) = (view.traffic.total.outbound, view.traffic.total.inbound);
             let found = [out.packets, out.bytes, back.packets, back.bytes];
             let most = passed.get(&view.network).copied().unwrap_or_default();
             // Copies that a mirror port made do not count, nor what comes after the end.
             assert!(found.iter().zip(&most).all(|(found, most)| found <= most), "{}: {found:?} {most:?}", row["file"]);
-            exact += usize::from([found[1], found[3]] == [most[1], most[3]]);
+            if whole {
+                assert_eq!([found[1], found[3]], [most[1], most[3]], "{} {}", row["file"], view.network);
+                exact += 1;
+            }
         }
         for given in [Given::All, Given::Named] {
             let several = known(&packets, &config, 3, given);
@@ -391,7 +397,7 @@ fn several_engines_know_the_networks_that_one_knows_of_the_corpus() {
         compared += 1;
     }
     assert!(compared >= 240 && networks > 200, "{compared} captures, {networks} networks");
-    assert!(exact * 100 >= networks * 95, "{exact} of {networks} networks have every byte");
+    assert!(exact > 100, "{exact} of {networks} networks were held against a parse, byte for byte");
 }
 
 #[test]

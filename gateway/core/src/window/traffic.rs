@@ -129,15 +129,15 @@ impl TrafficRing {
         Some(Timestamp(after.saturating_mul(bucket_nanos(config.bucket))))
     }
 
-    /// The view at `now`; `None` where nothing passed in the window.
-    pub(super) fn view(&self, now: Timestamp, config: &WindowConfig) -> Option<NetworkTraffic> {
-        let (aged, live) = self.buckets.split_at_checked(self.aged_buckets(now, config))?;
+    /// The view at `now`.
+    pub(super) fn view(&self, now: Timestamp, config: &WindowConfig) -> NetworkTraffic {
+        let (aged, live) = self.buckets.split_at_checked(self.aged_buckets(now, config)).unwrap_or_default();
         let sum = |buckets: &[(u64, Flows)]| buckets.iter().fold(Flows::default(), |sum, (_, flows)| sum.with(*flows));
         let window = sum(live);
         let total = self.aged.as_deref().copied().unwrap_or_default().with(sum(aged)).with(window);
         let oldest = (now.0 / bucket_nanos(config.bucket) + 1).saturating_sub(config.buckets.get().into());
         let from = Timestamp(oldest.saturating_mul(bucket_nanos(config.bucket)));
-        (!live.is_empty()).then_some(NetworkTraffic { window, total, from, at: now })
+        NetworkTraffic { window, total, from, at: now }
     }
 
     /// Whether it holds no bucket.
@@ -180,16 +180,16 @@ mod tests {
         assert!(!ring.add(at(12), &out(1), &config));
         let bytes = |ring: &TrafficRing, s| {
             let view = ring.view(at(s), &config);
-            view.map(|view| (view.window.outbound.bytes, view.total.outbound.bytes, view.span(at(5)).as_secs_f64()))
+            (view.window.outbound.bytes, view.total.outbound.bytes, view.span(at(5)).as_secs_f64())
         };
-        assert_eq!(bytes(&ring, 25), Some((2_502, 2_502, 20.0)));
-        assert_eq!(bytes(&ring, 305), Some((502, 2_502, 295.0)));
+        assert_eq!(bytes(&ring, 25), (2_502, 2_502, 20.0));
+        assert_eq!(bytes(&ring, 305), (502, 2_502, 295.0));
         assert_eq!(ring.next_aged(&config), Some(at(300)));
         assert!(!ring.drop_aged(at(299), &config));
         assert!(ring.drop_aged(at(305), &config));
-        assert_eq!(bytes(&ring, 305), Some((502, 2_502, 295.0)));
+        assert_eq!(bytes(&ring, 305), (502, 2_502, 295.0));
         assert!(ring.drop_aged(at(320), &config) && ring.is_empty());
-        assert_eq!(bytes(&ring, 320), None);
+        assert_eq!(bytes(&ring, 320), (0, 2_502, 290.0));
     }
 
     #[test]

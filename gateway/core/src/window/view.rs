@@ -12,7 +12,7 @@ use super::cells::Seen;
 use super::live::LiveView;
 use super::record::NetworkRecord;
 use super::table::Rules;
-use super::traffic::NetworkTraffic;
+use super::traffic::{Flows, NetworkTraffic};
 use crate::config::WindowConfig;
 use crate::estimate::{self, Compared, Counts, NoEstimate};
 use crate::flow::sample_rate::SampleRate;
@@ -67,13 +67,13 @@ impl NetworkView {
     pub(super) fn of(
         network: Network,
         (record, live): (&NetworkRecord, LiveView<'_>),
-        (seen, parallel_here, outcomes, traffic): (Seen, u32, Outcomes, Option<NetworkTraffic>),
+        (seen, parallel_here, outcomes, traffic): (Seen, u32, Outcomes, NetworkTraffic),
         now: Timestamp,
         config: &WindowConfig,
         rules: &Rules,
     ) -> Option<Self> {
         let slice = record.slice(now, config);
-        if slice.buckets.is_empty() && traffic.is_none() {
+        if slice.buckets.is_empty() && traffic.window == Flows::default() {
             return None;
         }
         let counts = Counts::of(slice);
@@ -98,7 +98,7 @@ impl NetworkView {
             parallel_here,
             followed: seen.followed,
             outcomes,
-            traffic: traffic.unwrap_or_default(),
+            traffic,
             needed: (config.min_samples, config.min_connections),
             compared: rules.compared.iter().map(|kind| Compared::of(*kind, slice, live, now)).collect(),
             newest: record.newest,
