@@ -1,6 +1,6 @@
 //! The store on sled 0.34.
 //!
-//! Everything that touches the database runs contained ([`super::contain`]). The database's own timed flush is off: the
+//! Everything that touches the database runs contained ([`contained`]). The database's own timed flush is off: the
 //! writer flushes when it knows what it has written.
 
 use std::path::Path;

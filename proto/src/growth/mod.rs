@@ -2,7 +2,7 @@
 //! rule, as whole-number arithmetic that the agent's kernel programs repeat to the bit.
 //!
 //! Knows no acknowledgement, no clock and no loss: who calls it does so below the threshold, before the first loss, and
-//! where the window limits the sender. [`overflow`] and [`threshold`] say where slow start should end.
+//! where the window limits the sender. [`threshold`] says where slow start should end.
 
 use std::num::NonZeroU32;
 

@@ -203,7 +203,7 @@ pub struct StartPolicy {
     pub shape: Shape,
     /// Whether the bottleneck's buffer bounds unpaced starts and the slow start after them.
     pub buffered: bool,
-    /// Whether a share that is small since many share the path gives way to what the empty path holds, within [`super::crowd`].
+    /// Whether a share that is small since many share the path gives way to what the empty path holds, as the shape of a start bounds it.
     pub crowd: bool,
 }
 

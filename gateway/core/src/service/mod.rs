@@ -2,7 +2,7 @@
 //!
 //! A start whose application does not specify its size takes that of its service (`docs/definitions.md`, "The start"). Only whole
 //! transfers count, and only those of a sender that accepted the connection at its port: the other port is ephemeral. Of one
-//! remote address a few count ([`remotes`]), so that no client sets the size for the others.
+//! remote address a few count (`histogram::Remotes`), so that no client sets the size for the others.
 
 mod histogram;
 mod table;

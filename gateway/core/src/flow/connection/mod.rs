@@ -71,7 +71,7 @@ pub(crate) struct Connection {
     stage: Stage,
     doubts: Doubts,
     times: RecordTimes,
-    /// When what passed was last handed over, in [`unit`]s.
+    /// When what passed was last handed over, in units of [`unit()`].
     handed_over: u16,
     /// How many of its sides sent anything, of those whose senders are gone.
     sent: u8,
