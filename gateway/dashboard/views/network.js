@@ -20,13 +20,13 @@ export function network(failed, prefix) {
   const windows = chart("Window samples and 10 s mean", [
     { label: "packet loss or ECN mark", colour: "--bad", points: true }, { label: "end of transfer", colour: "--accent", points: true },
     { label: "lower bound", colour: "--quiet", points: true }, { label: "10 s mean", colour: "--second", bare: true, dots: true },
-  ], bytes, { height: 220 });
+  ], segments, { height: 220 });
   const trips = chart("Round-trip time, 10 s mean", [{ label: "RTT", colour: "--second", bare: true, dots: true }], ms, { height: 220 });
   const advice = table("Advice by size of the transfer", ["transfer", ["window", "n"], ["ssthresh", "n"], "pacing", "limited by"]);
-  const samples = table("Last samples", ["time", ["window", "n"], ["in bytes", "n"], "reason", "to", ["RTT", "n wide"], "on advice"], [], "No samples kept.");
+  const samples = table("Last samples", ["time", ["window", "n"], "reason", "to", ["RTT", "n wide"], "on advice"], [], "No samples kept.");
   const leases = table("Leases", ["host", "addresses", ["lease above its default window", "n"]], [], "No host has a lease.");
   const starts = table("Announced starts", ["time", "host", "towards", "trigger", ["agents", "n"]], [], "No announced starts.");
-  const openings = table("Slow-start thresholds by rule", ["rule", ["threshold", "n"], ["in bytes", "n"], ["share", "n"], ["last loss", "n"], "use"]);
+  const openings = table("Slow-start thresholds by rule", ["rule", ["threshold", "n"], ["share", "n"], ["last loss", "n"], "use"]);
   const opening = section("Openings by the senders under way", openings.element);
   opening.hidden = true;
   const distribution = h("p", {}, "");
@@ -40,16 +40,21 @@ export function network(failed, prefix) {
     section("Distribution", distribution, h("div", { class: "pair" }, leases.element, starts.element)),
     section("Last samples", samples.element));
 
+  /** What lengths of windows are divided by, where they have no segment size of their own. */
+  let mss = 1448;
+  const sized = (value, size = mss) => (value === null || value === undefined ? "–" : h("span", { title: bytes(value) }, segments(value / size)));
+
   function present(one) {
     const why = one.no_estimate_message;
+    mss = one.mss_bytes ?? mss;
     cards.share.show(one.wc_segments === null ? "no estimate" : atLeast(one),
       one.wc_segments === null ? why : `${bytes(one.wc_bytes)}, rule ${one.rule}`, one.wc_segments === null ? "warn" : null);
     cards.rtt.show(ms(one.rtt_mean_ms), `smallest ${ms(one.rtt_min_ms)}`);
     cards.confidence.show(part(one.confidence), `${count(one.connections)} connections`);
     cards.samples.show(count(one.samples), `and ${count(one.lower_bounds)} lower bounds`);
     cards.losses.show(count(one.losses), one.loss_connections === null ? "" : `${count(one.loss_connections)} connections lost packets`);
-    cards.buffer.show(one.buffer_bytes === null ? "unknown" : bytes(one.buffer_bytes),
-      one.buffer_bytes === null ? "no three connections agree" : "by round trips at losses");
+    cards.buffer.show(one.buffer_bytes === null ? "unknown" : segments(one.buffer_bytes / mss),
+      one.buffer_bytes === null ? "no three connections agree" : `${bytes(one.buffer_bytes)}, by round trips at losses`);
     for (const [shown, flow] of [[cards.out, one.traffic.out], [cards.back, one.traffic.in]]) {
       shown.show(bits(flow.bits_per_s), flow.loss === null ? "no payload" : `${part(flow.loss)} of ${bytes(flow.payload_bytes)} retransmitted`);
     }
@@ -58,7 +63,7 @@ export function network(failed, prefix) {
 
   /** Rules with an opening: the one in force, then those that are compared with it. None, no section. */
   function thresholds(one) {
-    const row = (rule, share, found, note) => [rule, segments(found?.ssthresh_segments), bytes(found?.ssthresh_bytes), bytes(share),
+    const row = (rule, share, found, note) => [rule, sized(found?.ssthresh_bytes), sized(share),
       found?.loss_age_s == null ? "–" : `${age(found.loss_age_s)} ago`, note];
     const inForce = one.opening === null ? [] : [row(one.opening.rule, one.wc_bytes, one.opening, "in force")];
     const rows = [...inForce, ...one.compared.map((other) => row(other.rule, other.wc_bytes, other.opening, "compared, not sent to hosts"))];
@@ -71,21 +76,21 @@ export function network(failed, prefix) {
     const step = (past.trend?.step_s ?? 0) / 2;
     // All on one axis of time: a column for each moment, in order.
     const columns = [
-      ...past.samples.map((one) => ({ at: unixS(one.at), [one.lower_bound ? 2 : one.reason === "end" ? 1 : 0]: one.window_bytes })),
-      ...points.map((one) => ({ at: unixS(one.at) + step, 3: one.wc_bytes })),
+      ...past.samples.map((one) => ({ at: unixS(one.at), [one.lower_bound ? 2 : one.reason === "end" ? 1 : 0]: one.window_bytes / one.mss_bytes })),
+      ...points.map((one) => ({ at: unixS(one.at) + step, 3: one.wc_bytes === null ? null : one.wc_bytes / mss })),
     ].sort((a, b) => a.at - b.at);
     const series = [0, 1, 2, 3].map((place) => columns.map((column) => column[place] ?? null));
     const range = extremes(series.slice(0, 3).flat());
     const quartiles = past.trend?.wc_quartiles_bytes;
     windows.show([columns.map(({ at }) => at), ...series], range === null ? "No samples kept." :
-      `${count(past.samples.length)} samples between ${bytes(range.least)} and ${bytes(range.most)}` +
-      (quartiles ? `; half of those in the window lie between ${bytes(quartiles[0])} and ${bytes(quartiles[1])}.` : "."));
+      `${count(past.samples.length)} samples between ${segments(range.least)} and ${segments(range.most)}` +
+      (quartiles ? `; half of those in the window lie between ${segments(quartiles[0] / mss)} and ${segments(quartiles[1] / mss)}.` : "."));
     const trip = points.map((one) => one.rtt_mean_ms);
     const least = extremes(trip);
     trips.show([points.map((one) => unixS(one.at) + step), trip],
       least === null ? "No RTT in the window." : `Between ${ms(least.least)} and ${ms(least.most)}, last ${ms(least.last)}.`);
     samples.show([...past.samples].reverse().map((one) => [
-      moment(one.at), segments(one.window_bytes / one.mss_bytes), bytes(one.window_bytes),
+      moment(one.at), sized(one.window_bytes, one.mss_bytes),
       (one.lower_bound ? "at least: " : "") + words(one.reason), one.remote, ms(one.rtt_min_ms), one.on_advice ? "yes" : "no",
     ]));
     const { agents } = past.distribution;

@@ -201,15 +201,15 @@ fn shows_openings(stage: &Stage, browser: &Browser) -> Result<()> {
     browser.run("location.hash = '#/networks/192.0.2.0/24'")?;
     browser.wait(heading, &format!("{page}.includes('{heading}') && {page}.includes('averaged')"))?;
     let rows = browser.run(
-        "return [...document.querySelectorAll('section[aria-label^=Openings] tbody tr')]
-          .map((row) => [...row.children].filter((_, place) => place !== 3).map((cell) => cell.textContent.replaceAll('\\u00a0', ' ')))",
+        "return [...document.querySelectorAll('section[aria-label^=Openings] tbody tr')].map((row) => [...row.children]
+          .map((cell) => [cell.textContent, cell.firstElementChild?.title ?? ''].map((text) => text.replaceAll('\\u00a0', ' '))))",
     )?;
-    let segments = |row: usize| rows[row][1].as_str().unwrap_or_default().ends_with(" seg");
-    assert!(segments(0) && segments(1), "{rows}");
-    let place = |row: usize, place: usize| rows[row][place].as_str().unwrap_or_default();
-    assert_eq!([place(0, 0), place(0, 2), place(0, 4)], ["liss", "9 KB", "in force"], "{rows}");
-    assert_eq!([place(1, 0), place(1, 2), place(1, 4)], ["averaged", "7 KB", "compared, not sent to hosts"], "{rows}");
-    assert_eq!([place(2, 0), place(2, 1), place(2, 2)], ["cached", "–", "–"], "{rows}");
+    let place = |row: usize, place: usize| rows[row][place][0].as_str().unwrap_or_default();
+    let hovered = |row: usize| rows[row][1][1].as_str().unwrap_or_default();
+    assert!(place(0, 1).ends_with(" seg") && place(1, 1).ends_with(" seg"), "{rows}");
+    assert_eq!([place(0, 0), hovered(0), place(0, 4)], ["liss", "9 KB", "in force"], "{rows}");
+    assert_eq!([place(1, 0), hovered(1), place(1, 4)], ["averaged", "7 KB", "compared, not sent to hosts"], "{rows}");
+    assert_eq!([place(2, 0), place(2, 1), place(2, 4)], ["cached", "–", "compared, not sent to hosts"], "{rows}");
     Ok(())
 }
 
