@@ -32,7 +32,7 @@ const COLUMNS = [
 const chosen = { sort: "wc", order: "desc", search: "", estimate: "" };
 
 export function networks(failed) {
-  const search = h("input", { type: "search", id: "search", placeholder: "192.0.2.7, 192.0.2.0/24 a name or a part", autocomplete: "off", spellcheck: "false", maxlength: "64" });
+  const search = h("input", { type: "search", id: "search", placeholder: "address, prefix, name or a part", autocomplete: "off", spellcheck: "false", maxlength: "64" });
   search.value = chosen.search;
   const which = h("select", { id: "which" },
     [["", "all"], ["yes", "with an estimate"], ["no", "without"]].map(([value, name]) => h("option", { value, selected: value === chosen.estimate }, name)));
@@ -110,7 +110,7 @@ export function networks(failed) {
 
 function line() {
   const cells = COLUMNS.map(({ kind }, place) => h(place === 0 ? "th" : "td", { class: kind, scope: place === 0 ? "row" : null }));
-  cells[0].append(h("a", {}), h("small", {}));
+  cells[0].append(h("a", {}));
   for (const place of [3, 6]) cells[place].append(svg("svg", { viewBox: "0 0 60 18", "aria-hidden": "true" }, svg("polyline", {})));
   return h("tr", {}, cells);
 }
@@ -120,7 +120,6 @@ function fill(row, one) {
   const link = cells[0].firstChild;
   say(link, one.prefix);
   mark(link, "title", [one.prefix, one.name, called(one)].filter(Boolean).join(", "));
-  say(link.nextSibling, one.name ?? one.as_organisation ?? "");
   mark(link, "href", prefixPath("#/networks/", one.prefix));
   const { trend } = one;
   const mss = one.mss_bytes ?? 1448;
