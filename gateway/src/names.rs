@@ -17,7 +17,7 @@ use crate::config::{Names as Config, PrefixListError, read_prefixes};
 /// Longest name that is kept, in characters.
 const MAX_CHARACTERS: usize = 64;
 
-/// The names in force. Of a list each name takes its length and about 100 bytes; a database is held as it is in its file.
+/// The names in force. A database is held as it is in its file. It reads no network's traffic and changes no estimate.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     list: JointPrefixMap<IpNet, Box<str>>,
@@ -82,7 +82,7 @@ impl Names {
         Ok(Self { list, systems: config.asn_database.as_ref().map(open).transpose()? })
     }
 
-    /// What a configuration's names take at most: a database is held as its file, an entry of a list takes up to a dozen times its line.
+    /// What a configuration's names are counted with: a database as its file, a list as a dozen times its file.
     pub(crate) fn most_bytes(config: &Config) -> usize {
         let bytes = |path: &Option<PathBuf>| {
             let length = path.as_ref().and_then(|path| fs::metadata(path).ok()).map_or(0, |file| file.len());

@@ -365,7 +365,7 @@ impl Tls {
         }
     }
 
-    /// The first contradiction with where the gateways are, as a sentence.
+    /// Gives the first contradiction in the URLs of the gateways, as a sentence.
     pub(super) fn check(&self, gateway: &Gateway) -> Result<(), String> {
         gateway.groups().concat().into_iter().try_for_each(|url| self.check_one(gateway, url))
     }

@@ -16,7 +16,7 @@ const SAVE: Duration = Duration::from_secs(10);
 const SAVE_TOTALS: Duration = Duration::from_secs(8);
 
 impl Api {
-    /// Continues an experiment that a store held. Before anyone is answered.
+    /// Continues an experiment that a store held. It is called before anyone is answered.
     pub fn continue_experiment(&self, saved: SavedExperiment) {
         self.shared.reports.continue_experiment(saved, self.shared.published.now());
     }

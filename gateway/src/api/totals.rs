@@ -7,7 +7,7 @@ use crate::store::StoreWriter;
 use crate::totals::{Counts, Differences, Gauges, Point, Reading, Step};
 
 impl Api {
-    /// Takes the history that a store held. Before anyone is answered.
+    /// Takes the history that a store held. It is called before anyone is answered.
     pub fn continue_totals(&self, points: impl IntoIterator<Item = (Step, Point)>) {
         self.shared.totals.lock().restore(points, self.shared.published.now());
     }

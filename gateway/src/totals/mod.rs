@@ -187,7 +187,7 @@ impl Totals {
         }
     }
 
-    /// Takes what a store held. Before the first reading.
+    /// Takes what a store held. It is called before the first reading.
     pub fn restore(&mut self, points: impl IntoIterator<Item = (Step, Point)>, now: Timestamp) {
         for (step, point) in points {
             let Some(ring) = self.rings.iter_mut().find(|ring| ring.step == step) else { continue };

@@ -73,8 +73,8 @@ impl OwnThreshold {
 
 // Where slow start overflows a bottleneck's buffer (Barakat & Altman), and how large that buffer is.
 //
-// All in the unit of the arguments, which is the same for buffer, pipe and windows. `d` is slow start's growth: a round trip
-// adds `1/d` of the window; 1 where every segment counts as on Linux, 2 with delayed acknowledgements that are counted one by one.
+// Buffer, pipe and windows have one unit, that of the arguments. `d` is slow start's growth: a round trip adds `1/d` of the
+// window. It is 1 where every acknowledged segment counts, as on Linux, and 2 where a delayed acknowledgement counts once.
 
 /// The window at which slow start first overflows a bottleneck with room for `buffer` and a `pipe` of rate times empty
 /// round trip: `min(B + mu T, B (d + 1))`.

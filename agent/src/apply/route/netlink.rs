@@ -203,7 +203,7 @@ pub(super) fn link(message: &LinkMessage) -> Link {
     link
 }
 
-// What must hold before a route may be changed: being the only agent here.
+// A lock ensures that one agent alone changes routes here.
 
 /// A socket whose name only one process of a network namespace can hold: two agents would take each other's routes for
 /// those of a dead one. The kernel frees the name when the process ends, however that comes about.

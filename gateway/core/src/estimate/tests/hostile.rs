@@ -217,7 +217,7 @@ prop_compose! {
     }
 }
 
-/// A window with these samples, in their order within each bucket.
+/// Makes a window with these samples, which keep their order within each bucket.
 fn window(mut drawn: Vec<Drawn>) -> Path {
     drawn.sort_by_key(|one| one.bucket);
     let mut path = Path::new(RuleKind::Robust);

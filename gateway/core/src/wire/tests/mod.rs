@@ -441,7 +441,7 @@ fn a_packet_beyond_the_longest_and_fragments_that_cannot_be() {
 }
 
 proptest! {
-    /// Whatever fragments come, at most one segment comes of a packet, and nothing stays behind.
+    /// A packet gives one segment at most however it is fragmented, and no fragment stays behind.
     #[test]
     fn any_fragments_are_taken_and_none_is_lost_from_the_account(
         steps in prop::collection::vec((0_u8..4, 0_usize..8, 1_usize..9, 0_u64..9_000), 1..80),

@@ -249,7 +249,7 @@ fn what_transfers_delivered_is_flushed_without_the_silence_between_them() {
     assert_eq!((bytes, since), (vec![4, 2], vec![at(100), at(9_000)]));
 }
 
-// Losses, timeouts, probes and marks, and what is none of them.
+// Losses, timeouts, probes and marks, and segments that only resemble them.
 
 #[test]
 fn one_window_of_losses_is_one_event() {
