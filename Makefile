@@ -161,6 +161,10 @@ bench: packages ## Replay speed and memory on generated traces, beside a bare wa
 bench-instructions: packages ## What a packet costs in instructions, the same on a busy machine: fails above the limits in scripts/bench-instructions
 	@CARGO="$(CARGO)" ./scripts/bench-instructions $(ARGS)
 
+.PHONY: digests
+digests: packages ## What the engine makes of every input, by fingerprints, against what is recorded: ARGS="--record", "--only NAME --show FOLDER", "--folder CAPTURES"
+	$(CARGO) run -p spand-tests --bin digests -- $(ARGS)
+
 .PHONY: bench-engines
 bench-engines: packages ## One engine against a bare loop, two against one, and tcptrace, on 10 M packets in memory
 	@./scripts/packages tcptrace

@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod corpus;
 pub mod dashboard;
 pub mod dialect;
+pub mod digests;
 pub mod ending;
 pub mod hostile;
 pub mod lab;

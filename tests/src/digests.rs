@@ -1,0 +1,446 @@
+//! What the engine makes of an input, as a few fingerprints: of its events, counters, networks, cells and replicas, in several
+//! configurations. Two engines with equal fingerprints did the same, to the last bit of every estimate.
+//!
+//! `tests/digests.tsv` holds those of today's engine, so that a change which is meant to be only faster or simpler shows that it is no
+//! more than that. Whoever changes what the engine does records them once more and names the reason in the commit.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, bail};
+use ipnet::IpNet;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use spand_capture::{Next, PacketSource, open_file};
+use spand_core::config::{EngineConfig, Limits, Shard};
+use spand_core::counters::{Counters, Ignored};
+use spand_core::engine::Engine;
+use spand_core::event::Event;
+use spand_core::flow::report::FlowReports;
+use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
+use spand_core::wire::{Decoder, Frame};
+use spand_proto::estimate::RuleKind;
+use spand_proto::units::{Micros, Timestamp};
+use strum::VariantArray;
+
+use crate::trace::extreme::{Extreme, write_extreme};
+use crate::trace::frame::FrameWriter;
+use crate::trace::{TraceConfig, generate, write_trace};
+
+/// What is replayed.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A capture.
+    Capture(PathBuf),
+    /// A generated trace.
+    Trace(TraceConfig),
+    /// An extreme one of this many packets.
+    Extreme(Extreme, u64),
+    /// A generated trace whose packets are lost, swapped, copied, delayed and damaged at random.
+    Damaged(TraceConfig),
+}
+
+/// A way in which an engine is configured.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, VariantArray)]
+pub enum Run {
+    /// Both senders of every connection, with full reports, and their replicas after each packet.
+    Bare,
+    /// The hosts of the lower half of all addresses are inside.
+    Lower,
+    /// Those of the upper half, with the sums of reports, long-lived entries and advice.
+    Upper,
+    /// Every rule computed beside the one in force, the window option read, cells for other gateways.
+    Rules,
+    /// Three engines side by side.
+    Three,
+    /// Little room in every table.
+    Tight,
+}
+
+/// Packets between two looks at networks and cells.
+const LOOK: u64 = 2_000;
+
+/// The fingerprint of a text that is written piece by piece.
+#[derive(Default)]
+struct Fingerprint(crc32fast::Hasher);
+
+impl fmt::Write for Fingerprint {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl Input {
+    /// Generated ones, small enough for every test run.
+    pub fn generated() -> Vec<(String, Self)> {
+        let trace = |seed, connections, loss, networks| TraceConfig {
+            packets: 20_000,
+            connections,
+            loss,
+            networks,
+            snap_len: 96,
+            seed,
+        };
+        let mut inputs = Vec::new();
+        for (seed, connections, loss, networks) in
+            [(1, 20, 0.0, 3), (2, 300, 0.01, 20), (3, 50, 0.1, 5), (4, 2_000, 0.02, 2_000)]
+        {
+            inputs.push((format!("trace-{seed}"), Self::Trace(trace(seed, connections, loss, networks))));
+        }
+        for seed in 11..19 {
+            inputs.push((format!("damaged-{seed}"), Self::Damaged(trace(seed, 40, 0.02, 10))));
+        }
+        for extreme in [Extreme::OnePacketFlows, Extreme::OneFlow, Extreme::EveryNetwork, Extreme::Established] {
+            inputs.push((format!("{extreme:?}"), Self::Extreme(extreme, 10_000)));
+        }
+        inputs
+    }
+
+    /// The captures in a folder, by name.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn captures(folder: &Path) -> Result<Vec<(String, Self)>> {
+        let entries = std::fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))?;
+        let mut inputs = Vec::new();
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_file() {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                inputs.push((name, Self::Capture(path)));
+            }
+        }
+        inputs.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(inputs)
+    }
+
+    /// Its file: a generated one is written into `folder`.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn file(&self, folder: &Path) -> Result<PathBuf> {
+        let path = folder.join("input.pcap");
+        let create = || std::fs::File::create(&path).map(std::io::BufWriter::new);
+        match self {
+            Self::Capture(path) => return Ok(path.clone()),
+            Self::Trace(config) => write_trace(create()?, config).map(|_| ())?,
+            Self::Extreme(extreme, packets) => write_extreme(create()?, *extreme, *packets, 96).map(|_| ())?,
+            Self::Damaged(config) => damage(create()?, config)?,
+        }
+        Ok(path)
+    }
+}
+
+/// Writes a trace in which much is wrong, by its seed.
+fn damage(out: impl std::io::Write, config: &TraceConfig) -> Result<()> {
+    let mut frames = FrameWriter::new(out, config.snap_len)?;
+    let mut random = StdRng::seed_from_u64(config.seed ^ 0x5eed);
+    let mut failed = Ok(());
+    let mut held = None;
+    generate(config, |at_ns, tuple, packet| {
+        let mut packet = packet.clone();
+        match random.random_range(0..100) {
+            0 | 1 => return true,
+            2 => packet.flags ^= 1 << random.random_range(0..6),
+            3 => packet.seq = packet.seq.wrapping_add(random.random_range(0..200_000)),
+            4 => packet.ack = packet.ack.wrapping_sub(random.random_range(0..200_000)),
+            5 => packet.seq = random.random(),
+            6 => packet.payload_len = random.random_range(0..3_000),
+            7 if held.is_none() => {
+                held = Some((*tuple, packet));
+                return true;
+            }
+            8 | 9 => failed = frames.write(at_ns, tuple, &packet),
+            10 => {
+                let random = (random.random(), random.random());
+                packet.sack = [(packet.ack.wrapping_sub(3_000), packet.ack), random].into_iter().collect();
+            }
+            _ => {}
+        }
+        let at_ns = if random.random_range(0..200) == 0 {
+            at_ns.saturating_sub(random.random_range(0..50_000_000))
+        } else {
+            at_ns
+        };
+        failed = std::mem::replace(&mut failed, Ok(())).and_then(|()| frames.write(at_ns, tuple, &packet));
+        if random.random_range(0..4) == 0
+            && let Some((tuple, packet)) = held.take()
+        {
+            failed = std::mem::replace(&mut failed, Ok(())).and_then(|()| frames.write(at_ns, &tuple, &packet));
+        }
+        failed.is_ok()
+    });
+    failed?;
+    frames.finish()?;
+    Ok(())
+}
+
+impl Run {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Lower => "lower",
+            Self::Upper => "upper",
+            Self::Rules => "rules",
+            Self::Three => "three",
+            Self::Tight => "tight",
+        }
+    }
+
+    fn engines(self) -> Vec<Engine> {
+        let half =
+            |v4: &str, v6: &str| -> Vec<IpNet> { [v4, v6].iter().filter_map(|half| half.parse().ok()).collect() };
+        let base = EngineConfig { limits: Limits::for_replay(), hash_seed: 7, ..EngineConfig::default() };
+        let gateway = GatewayId(1);
+        let config = match self {
+            Self::Bare => EngineConfig { flow_reports: FlowReports::Full, ..base },
+            Self::Lower => EngineConfig { internal: half("0.0.0.0/1", "::/1"), ..base },
+            Self::Upper => EngineConfig {
+                internal: half("128.0.0.0/1", "8000::/1"),
+                flow_reports: FlowReports::Sums,
+                limits: Limits::default(),
+                rule: RuleKind::Spand,
+                ..base
+            },
+            Self::Rules => EngineConfig {
+                read_window_option: true,
+                compare: RuleKind::VARIANTS.to_vec(),
+                sharing: Some(Sharing {
+                    gateway,
+                    tap: TapId::of_gateway(gateway),
+                    pseudonyms: Pseudonyms::new([7; 16]),
+                }),
+                ..base
+            },
+            Self::Three => base,
+            Self::Tight => EngineConfig { limits: tight(), ..base },
+        };
+        let count = NonZeroU32::new(if self == Self::Three { 3 } else { 1 }).unwrap_or(NonZeroU32::MIN);
+        (0..count.get())
+            .map(|index| Engine::new(EngineConfig { shard: Shard { index, count }, ..config.clone() }))
+            .collect()
+    }
+}
+
+/// Limits that most inputs reach.
+fn tight() -> Limits {
+    let few = |count| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
+    let few_of = |count| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
+    Limits {
+        connections: few(48),
+        networks: few(8),
+        live_senders: few(2),
+        outstanding_segments: few_of(12),
+        sequence_ranges: few_of(3),
+        services: few(4),
+        fragmented_packets: few(2),
+        idle_established: Micros::from_secs(5),
+        idle_other: Micros::from_secs(1),
+        idle_unacknowledged: Micros::from_secs(1),
+        ..Limits::default()
+    }
+}
+
+/// The fingerprint of what an engine makes of `path`; all of it goes to `text`, too, where one is given.
+struct Watch<'a> {
+    print: Fingerprint,
+    text: Option<&'a mut dyn std::io::Write>,
+}
+
+impl Watch<'_> {
+    fn note(&mut self, line: &dyn fmt::Debug) -> Result<()> {
+        writeln!(self.print, "{line:?}")?;
+        if let Some(text) = &mut self.text {
+            writeln!(text, "{line:?}")?;
+        }
+        Ok(())
+    }
+
+    fn events(&mut self, engines: &mut [Engine]) -> Result<()> {
+        for index in 0..engines.len() {
+            while let Some(event) = engines.get_mut(index).and_then(Engine::poll_event) {
+                self.note(&event)?;
+                if let (Event::TransferEnded(ended), Some(first)) = (&event, engines.first_mut()) {
+                    first.take_transfer(*ended);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&mut self, engines: &mut [Engine], run: Run, now: Timestamp) -> Result<()> {
+        for engine in engines {
+            for network in engine.networks(now) {
+                self.note(&network)?;
+            }
+            if run == Run::Rules {
+                for cell in engine.take_cells() {
+                    self.note(&cell)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What an engine makes of a file that can be read: `None` where its first packet cannot. `text`: where all of it is written, too.
+///
+/// # Errors
+/// What writing gives.
+pub fn digest(path: &Path, run: Run, text: Option<&mut dyn std::io::Write>) -> Result<u32> {
+    let mut watch = Watch { print: Fingerprint::default(), text };
+    let mut engines = run.engines();
+    let mut decoder = Decoder::new(EngineConfig::default().tunnels, Limits::default().fragmented_packets, 0);
+    let mut aside = Counters::default();
+    let (mut packets, mut latest) = (0, Timestamp(0));
+    let mut source = open_file(path)?;
+    // A file that breaks off in the middle is replayed up to there.
+    while let Ok(Next::Packet(packet)) = source.next_packet() {
+        packets += 1;
+        let frame = Frame {
+            link_type: packet.link_type.0,
+            wire_len: packet.wire_len,
+            input: packet.interface,
+            data: packet.data,
+        };
+        latest = latest.max(packet.timestamp);
+        for engine in &mut engines {
+            if packet.untimed {
+                engine.handle_untimed_frame(&frame);
+            } else {
+                engine.handle_frame(packet.timestamp, &frame);
+            }
+        }
+        watch.events(&mut engines)?;
+        if run == Run::Upper
+            && packets % 50 == 0
+            && let Ok(segment) = decoder.decode(packet.timestamp, &frame, &mut aside)
+            && let Some(engine) = engines.first_mut()
+        {
+            engine.note_advised(segment.source.address, segment.destination.address, packet.timestamp);
+        }
+        if run == Run::Bare
+            && let Ok(segment) = decoder.decode(packet.timestamp, &frame, &mut aside)
+            && let Some(engine) = engines.first()
+        {
+            for (from, to) in [(segment.source, segment.destination), (segment.destination, segment.source)] {
+                if let Some(shadow) = engine.replica(from, to) {
+                    watch.note(&(
+                        shadow.window(),
+                        shadow.ssthresh(),
+                        shadow.phase(),
+                        shadow.srtt(),
+                        shadow.flavour(),
+                    ))?;
+                    watch.note(&(shadow.limiter(packet.timestamp), shadow.sawtooth(), shadow.reaction()))?;
+                }
+            }
+        }
+        if packets % LOOK == 0 {
+            watch.state(&mut engines, run, packet.timestamp)?;
+        }
+    }
+    for engine in &mut engines {
+        let end = engine.clock_at(latest);
+        engine.finish(end);
+    }
+    watch.events(&mut engines)?;
+    watch.state(&mut engines, run, latest)?;
+    for engine in &engines {
+        watch.note(&engine.services())?;
+        let counters = engine.counters();
+        watch.note(&counters.named())?;
+        for reason in Ignored::VARIANTS {
+            watch.note(&(reason.name(), counters.ignored(*reason)))?;
+        }
+    }
+    Ok(watch.print.0.finalize())
+}
+
+/// The fingerprints of an input, one for each run, behind that of its own bytes.
+///
+/// # Errors
+/// It cannot be made or read.
+pub fn digests(input: &Input) -> Result<[u32; 1 + Run::VARIANTS.len()]> {
+    let folder = tempfile::tempdir()?;
+    let path = input.file(folder.path())?;
+    let mut all = [0; 1 + Run::VARIANTS.len()];
+    let mut places = all.iter_mut();
+    if let Some(own) = places.next() {
+        *own = crc32fast::hash(&std::fs::read(&path)?);
+    }
+    for (place, run) in places.zip(Run::VARIANTS) {
+        *place = digest(&path, *run, None).unwrap_or_default();
+    }
+    Ok(all)
+}
+
+/// The lines of `inputs` in the file, made on all processors; `done` hears how many there are as they come.
+///
+/// # Errors
+/// An input cannot be made or read.
+pub fn lines(inputs: &[(String, Input)], done: &(dyn Fn(usize) + Sync)) -> Result<Vec<(String, String)>> {
+    let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || -> Result<Vec<(usize, String)>> {
+        let mut lines = Vec::new();
+        while let Some((index, (_, input))) = inputs.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
+            let prints = digests(input)?;
+            lines.push((index, prints.iter().map(|print| format!("{print:08x}")).collect::<Vec<_>>().join("\t")));
+            done(finished.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        Ok(lines)
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut lines = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("the engine panicked")));
+        joined.collect::<Result<Vec<_>>>()
+    })?
+    .concat();
+    lines.sort_unstable();
+    Ok(inputs.iter().zip(lines).map(|((name, _), (_, line))| (name.clone(), line)).collect())
+}
+
+/// Every input that there is here, by its name: the generated ones, the cases of `tests/cases` and the sets of the corpus.
+///
+/// # Errors
+/// A folder cannot be read.
+pub fn inputs() -> Result<Vec<(String, Input)>> {
+    let mut inputs = Vec::new();
+    let mut add = |set: &str, of_set: Vec<(String, Input)>| {
+        inputs.extend(of_set.into_iter().map(|(name, input)| (format!("{set}/{name}"), input)));
+    };
+    add("generated", Input::generated());
+    add("cases", Input::captures(&crate::cases::list::folder())?);
+    for (set, folder) in [
+        ("wild", "wild"),
+        ("truth", "truth/captures"),
+        ("real", "captures-real/captures"),
+        ("malformed", "captures-malformed/captures"),
+    ] {
+        if let Some(folder) = crate::corpus::set(folder) {
+            add(set, Input::captures(&folder)?);
+        }
+    }
+    Ok(inputs)
+}
+
+/// What was recorded, by the name of the input.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn recorded(path: &Path) -> Result<BTreeMap<String, String>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let of_line = |line: &str| line.split_once('\t').map(|(name, prints)| (name.to_owned(), prints.to_owned()));
+    Ok(text.lines().skip(1).filter_map(of_line).collect())
+}
+
+/// Where they lie.
+pub fn file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("digests.tsv")
+}
