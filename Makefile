@@ -165,6 +165,10 @@ bench-instructions: packages ## What a packet costs in instructions, the same on
 digests: packages ## What the engine makes of every input, by fingerprints, against what is recorded: ARGS="--record", "--only NAME --show FOLDER", "--folder CAPTURES"
 	$(CARGO) run -p spand-tests --bin digests -- $(ARGS)
 
+.PHONY: bench-reference
+bench-reference: packages ## The engine's time a packet against an older engine's, in turns: REFERENCE=COMMIT, ARGS="PACKETS CONNECTIONS TURNS"
+	@CARGO="$(CARGO)" ./scripts/bench-reference $(ARGS)
+
 .PHONY: bench-engines
 bench-engines: packages ## One engine against a bare loop, two against one, and tcptrace, on 10 M packets in memory
 	@./scripts/packages tcptrace

@@ -1,7 +1,8 @@
 //! One kind of work on a generated trace, once: what `scripts/bench-instructions` counts the instructions of.
 //!
 //! `instructions write FILE`, then `instructions parse FILE`, `inside FILE` (the senders of `INSIDE` rebuilt), `sharing FILE` or
-//! `both FILE`; each prints how many packets it took. `--compare liss,iss` computes those rules beside the one in force.
+//! `both FILE`; each prints how many packets it took. `classes FILE` does what `inside` does, each class of packet ([`class`]) in a function
+//! of its own, so that callgrind counts it by itself, and prints the packets of each. `--compare liss,iss` computes those rules beside the one in force.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,6 +48,8 @@ enum Work {
     Parse,
     /// Rebuild the senders inside as well.
     Inside,
+    /// The same, class by class.
+    Classes,
     /// Rebuild both ends as well.
     Both,
     /// As `inside`, and make the cells and halves that other gateways get.
@@ -66,11 +69,49 @@ fn work() -> anyhow::Result<()> {
         }
         Work::Parse => parse(&file)?,
         Work::Inside => rebuild(&file, vec![INSIDE.parse()?], compare, None)?,
+        Work::Classes => classes(&file, vec![INSIDE.parse()?])?,
         Work::Both => rebuild(&file, Vec::new(), compare, None)?,
         Work::Sharing => rebuild(&file, vec![INSIDE.parse()?], compare, Some(one_of_several()))?,
     };
     println!("{packets}");
     Ok(())
+}
+
+/// A function of its own for each class of packet.
+macro_rules! classes {
+    ($($class:ident)+) => {
+        /// The classes, by the names of the functions in which the engine takes them.
+        const CLASSES: &[(&str, fn(&mut Engine, Timestamp, &Frame<'_>))] = &[$((stringify!($class), $class)),+];
+
+        $(
+            #[inline(never)]
+            fn $class(engine: &mut Engine, at: Timestamp, frame: &Frame<'_>) {
+                engine.handle_frame(at, frame);
+                while engine.poll_event().is_some() {}
+                // Functions with equal code are made one.
+                std::hint::black_box(stringify!($class));
+            }
+        )+
+    };
+}
+
+classes!(class_syn class_fin class_request class_data class_ack class_ack_sack class_other);
+
+/// The class of a frame of the generated trace, by its place among [`CLASSES`].
+fn class(frame: &Frame<'_>) -> usize {
+    const PLAIN_OPTIONS: u8 = 12;
+    let byte = |at: usize| frame.data.get(at).copied().unwrap_or(0);
+    let (flags, options) = (byte(47), (byte(46) >> 4) * 4 - 20);
+    let payload = u16::from_be_bytes([byte(16), byte(17)]) - 40 - u16::from(options);
+    match (byte(26) == 10, payload > 0) {
+        _ if flags & 2 != 0 => 0,
+        _ if flags & 1 != 0 => 1,
+        (false, true) => 2,
+        (true, true) => 3,
+        (false, false) if options <= PLAIN_OPTIONS => 4,
+        (false, false) => 5,
+        (true, false) => 6,
+    }
 }
 
 fn one_of_several() -> Sharing {
@@ -109,6 +150,22 @@ fn rebuild(
     })?;
     anyhow::ensure!(sharing.is_none() || cells > 0, "no cell was made");
     anyhow::ensure!(engine.counters().window_samples > 0, "no window was rebuilt");
+    Ok(packets)
+}
+
+fn classes(file: &Path, internal: Vec<ipnet::IpNet>) -> anyhow::Result<u64> {
+    let mut engine = Engine::new(EngineConfig { limits: Limits::for_replay(), internal, ..EngineConfig::default() });
+    let mut counts = [0; CLASSES.len()];
+    let packets = replay(file, |at, frame| {
+        let class = class(frame);
+        if let (Some((_, take)), Some(count)) = (CLASSES.get(class), counts.get_mut(class)) {
+            *count += 1;
+            take(&mut engine, at, frame);
+        }
+    })?;
+    for ((class, _), count) in CLASSES.iter().zip(counts) {
+        println!("{class} {count}");
+    }
     Ok(packets)
 }
 
