@@ -2,7 +2,7 @@
 //! configurations. Two engines with equal fingerprints did the same, to the last bit of every estimate.
 //!
 //! `tests/digests.tsv` holds those of today's engine, so that a change which is meant to be only faster or simpler shows that it is no
-//! more than that. Whoever changes what the engine does records them once more and names the reason in the commit.
+//! more than that. A commit that changes what the engine does records them again and names the reason.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
