@@ -6,11 +6,10 @@ use std::num::NonZeroUsize;
 
 use arbitrary::{Arbitrary, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use spand_core::config::{EngineConfig, Limits, Tunnels};
+use spand_core::config::{EngineConfig, FlowReports, Limits, Tunnels};
 use spand_core::counters::Ignored;
 use spand_core::engine::Engine;
 use spand_core::event::Event;
-use spand_core::flow::report::FlowReports;
 use spand_core::wire::Frame;
 use spand_fuzz::{Counting, Packet, Talk};
 use spand_proto::estimate::RuleKind;

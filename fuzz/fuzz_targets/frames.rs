@@ -5,9 +5,10 @@
 use std::num::NonZeroUsize;
 
 use libfuzzer_sys::fuzz_target;
-use spand_core::config::{TunnelKind, Tunnels};
+use spand_core::config::Tunnels;
 use spand_core::counters::Counters;
 use spand_core::fuzzing::walk;
+use spand_core::types::TunnelKind;
 use spand_core::wire::{Decoder, Frame};
 use spand_proto::units::Timestamp;
 

@@ -7,9 +7,8 @@ use std::num::NonZeroUsize;
 
 use libfuzzer_sys::fuzz_target;
 use spand_core::config::WindowConfig;
-use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
-use spand_core::window::bucket::{LimitCounts, RttSum};
+use spand_core::types::{ConnectionId, LimitCounts, Phase, RttSum, SampleReason, WindowSample};
 use spand_core::window::cells::Cell;
 use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::RuleKind;

@@ -4,8 +4,8 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use spand_core::flow::sample::{Limiter, SampleReason};
 use spand_core::fuzzing::{Input, WindowPair};
+use spand_core::types::{Limiter, SampleReason};
 
 #[derive(Arbitrary, Debug)]
 enum Step {

@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use spand_core::counters::Ignored;
 use spand_core::estimate::NoEstimate;
-use spand_core::event::{Event, StartImminent, Trigger, Withdrawal};
-use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
-use spand_core::flow::sample_rate::SampleRate;
+use spand_core::event::{Event, StartImminent, Withdrawal};
 use spand_core::service::ServiceSize;
-use spand_core::window::bucket::LimitCounts;
+use spand_core::types::{ConnectionId, LimitCounts, Phase, SampleRate, SampleReason, Trigger, WindowSample};
 use spand_core::window::traffic::NetworkTraffic;
 use spand_core::window::view::NetworkView;
 use spand_gateway::api::fuzzing::{Pages, REPORTER};

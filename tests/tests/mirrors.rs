@@ -4,8 +4,9 @@ use std::io;
 use std::path::Path;
 
 use spand_capture::open_file;
-use spand_core::config::{EngineConfig, Limits, TunnelKind, Tunnels};
+use spand_core::config::{EngineConfig, Limits, Tunnels};
 use spand_core::counters::{Ignored, ProtocolNumber};
+use spand_core::types::TunnelKind;
 use spand_gateway::replay::{Format, Moments, Options, Output, Report, Show, Sink, State, Width, replay};
 use spand_tests::corpus;
 

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::{fs, io};
 
 use spand_capture::{LinkType, MAX_PACKET_BYTES, Next, PacketSource, PcapWriter, open_file};
-use spand_core::config::{EngineConfig, Limits};
+use spand_core::config::{EngineConfig, FlowReports, Limits};
 use spand_core::counters::Ignored;
-use spand_core::flow::report::{DirectionReport, FlowReports};
-use spand_core::flow::sample::SampleReason;
+use spand_core::flow::report::DirectionReport;
+use spand_core::types::SampleReason;
 use spand_gateway::replay::{Moments, Options, Report, Sink, State, Summary, replay};
 use spand_proto::no_estimate::Reason;
 use spand_proto::units::Timestamp;

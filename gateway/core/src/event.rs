@@ -9,6 +9,7 @@ use strum::IntoStaticStr;
 
 use crate::flow::report::DirectionReport;
 use crate::service::ServiceSize;
+use crate::types::Trigger;
 use crate::window::view::NetworkView;
 
 /// Something the publisher or the replay has to know.
@@ -102,23 +103,4 @@ pub struct Established {
     pub host: IpAddr,
     /// The network of its other end.
     pub network: Network,
-}
-
-/// What announces a start (`docs/definitions.md`, "Push").
-#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq)]
-#[strum(serialize_all = "snake_case")]
-pub enum Trigger {
-    /// A SYN from outside: the host will answer and serve.
-    PassiveOpen,
-    /// The inside host's own SYN.
-    ActiveOpen,
-    /// The first packet from outside after an idle time longer than the RTO.
-    Idle,
-}
-
-impl Trigger {
-    /// Its stable name.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }

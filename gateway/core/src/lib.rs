@@ -18,12 +18,13 @@ pub mod event;
 pub mod flow;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-pub mod memory;
+pub mod mem;
 pub mod service;
 pub mod shard;
 pub mod sharing;
+pub mod types;
 pub mod window;
 pub mod wire;
 
+mod hash;
 mod recency;
-mod tunnels;

@@ -1,6 +1,6 @@
 //! Slots in order of their last use.
 
-use crate::memory::listed;
+use crate::mem::listed;
 
 /// A doubly linked list over slot numbers: every step takes the same short time, however many there are.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,7 @@ use spand_proto::network::Network;
 
 use crate::config::{EngineConfig, Shard};
 use crate::flow::prefixes::Prefixes;
-use crate::flow::tuple::SeededState;
+use crate::hash::SeededState;
 use crate::wire::{self, Frame};
 
 /// Says which engine a frame is for, before anything has looked into it.

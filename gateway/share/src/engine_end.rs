@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use spand_core::engine::Engine;
-use spand_core::memory::{allocated_for, boxed};
+use spand_core::mem::{allocated_for, boxed};
 use spand_core::sharing::GatewayId;
 use spand_core::window::bucket::{Contribution, RemoteRtt};
 use spand_core::window::cells::{Cell, CellRefused};

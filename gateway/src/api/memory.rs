@@ -1,6 +1,6 @@
 //! The most that listeners and reports take with their limits.
 
-use spand_core::memory::allocated;
+use spand_core::mem::allocated;
 use spand_proto::contract::MAX_HOST_NAME_BYTES;
 
 use super::ApiConfig;

@@ -6,8 +6,7 @@ use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::Path;
 use std::time::Duration;
 
-use spand_core::config::{EngineConfig, Limits as EngineLimits, Shard, WindowConfig};
-use spand_core::flow::report::FlowReports;
+use spand_core::config::{EngineConfig, FlowReports, Limits as EngineLimits, Shard, WindowConfig};
 use spand_proto::operator::Renamed;
 use spand_proto::units::Micros;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use spand_core::config::EngineConfig;
-use spand_core::memory::MemoryNeed;
+use spand_core::engine::MemoryNeed;
 
 use super::{Config, mib};
 use crate::names::Names;

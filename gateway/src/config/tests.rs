@@ -6,7 +6,8 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use spand_capture::{Cluster, ClusterKind, PfRingOptions};
-use spand_core::config::{TunnelKind as EngineKind, Tunnels};
+use spand_core::config::Tunnels;
+use spand_core::types::TunnelKind as EngineKind;
 use spand_proto::operator::Failure;
 
 use super::*;

@@ -6,7 +6,8 @@ use std::num::NonZeroU16;
 
 use ipnet::{IpNet, Ipv6Net};
 use serde::{Deserialize, Serialize};
-use spand_core::config::{Encapsulation, TunnelKind as EngineKind, Tunnels};
+use spand_core::config::{Encapsulation, Tunnels};
+use spand_core::types::TunnelKind as EngineKind;
 use spand_proto::network::Network;
 
 use super::Traffic;

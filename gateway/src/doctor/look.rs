@@ -6,12 +6,12 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use spand_capture::{LiveCapture, LiveOptions, Next, PacketSource, mtu_bytes};
-use spand_core::config::EngineConfig;
+use spand_core::config::{EngineConfig, FlowReports};
 use spand_core::counters::Ignored;
 use spand_core::engine::Engine;
 use spand_core::event::Event;
-use spand_core::flow::report::{DirectionReport, FlowReports};
-use spand_core::flow::sample::ConnectionId;
+use spand_core::flow::report::DirectionReport;
+use spand_core::types::ConnectionId;
 use spand_core::wire::Frame;
 use spand_proto::network::Network;
 use spand_proto::operator::{Check, Failure};

@@ -1,6 +1,6 @@
 //! Tunnels: those that are seen and not looked into, and what to write where they are one's own. Pure.
 
-use spand_core::config::TunnelKind;
+use spand_core::types::TunnelKind;
 use spand_proto::operator::{Check, Verdict};
 use strum::VariantArray;
 

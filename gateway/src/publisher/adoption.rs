@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
 use prometheus_client::encoding::EncodeLabelSet;
-use spand_core::memory::allocated_for;
+use spand_core::mem::allocated_for;
 use spand_proto::contract::Cluster;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use spand_core::event::Event;
-use spand_core::flow::sample::WindowSample;
+use spand_core::types::WindowSample;
 
 use super::{EngineStatus, Trend};
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use spand_core::estimate::NoEstimate;
-use spand_core::event::{Trigger, Withdrawal};
+use spand_core::event::Withdrawal;
 use spand_core::service::ServiceSize;
+use spand_core::types::Trigger;
 use spand_proto::network::Network;
 use spand_proto::push;
 use spand_proto::push::WithdrawalReason;

@@ -6,7 +6,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use spand_core::memory::listed;
+use spand_core::mem::listed;
 use tokio::sync::broadcast::{Receiver, Sender};
 
 use super::change::{Broadcast, Change};

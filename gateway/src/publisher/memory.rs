@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use spand_core::event::StartImminent;
-use spand_core::memory::{boxed, listed, treed};
+use spand_core::mem::{boxed, listed, treed};
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Bound;
 
-use spand_core::memory::treed;
+use spand_core::mem::treed;
 use spand_core::service::ServiceSize;
 use spand_proto::units::Bytes;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use spand_capture::Backend;
 use spand_core::counters::Counters;
-use spand_core::memory::MemoryUse;
+use spand_core::mem::MemoryUse;
 use spand_proto::units::Timestamp;
 use strum::{IntoStaticStr, VariantArray};
 

@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use spand_capture::Progress;
-use spand_core::config::{EngineConfig, Limits, TunnelKind, Tunnels};
-use spand_core::flow::report::FlowReports;
+use spand_core::config::{EngineConfig, FlowReports, Limits, Tunnels};
+use spand_core::types::TunnelKind;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::operator::Failure;

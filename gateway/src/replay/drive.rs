@@ -5,10 +5,10 @@ use std::io;
 use std::path::PathBuf;
 
 use spand_capture::{CaptureFile, MergedSource, Next, Ordered, PacketSource, SourceError, SourceStats, open_file};
-use spand_core::config::{EngineConfig, WindowConfig};
+use spand_core::config::{EngineConfig, FlowReports, WindowConfig};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
-use spand_core::flow::report::{DirectionReport, FlowReports};
+use spand_core::flow::report::DirectionReport;
 use spand_core::window::view::NetworkView;
 use spand_core::wire::Frame;
 use spand_proto::network::Network;

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use spand_core::flow::report::{DirectionReport, RttSummary};
-use spand_core::flow::sample::WindowSample;
+use spand_core::types::WindowSample;
 use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
 use spand_proto::no_estimate::Reason;

@@ -7,8 +7,8 @@ use std::num::NonZeroUsize;
 
 use spand_core::counters::Ignored;
 use spand_core::flow::report::DirectionReport;
-use spand_core::flow::sample::SampleReason;
 use spand_core::flow::shadow::flavour::Flavour;
+use spand_core::types::SampleReason;
 use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
 use spand_proto::no_estimate::{Outcomes, Reason};

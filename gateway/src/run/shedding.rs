@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use spand_core::flow::sample_rate::SampleRate;
+use spand_core::types::SampleRate;
 
 /// A queue filled by one part in this many is full enough to do something about it.
 const FULL_PART: usize = 2;

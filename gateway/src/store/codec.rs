@@ -116,8 +116,9 @@ pub(super) fn checksum(key: &[u8], checked: &[u8]) -> [u8; CHECKSUM_LEN] {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use spand_core::flow::sample::ConnectionId;
-    use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, RttSum, Source};
+    use spand_core::types::ConnectionId;
+    use spand_core::types::RttSum;
+    use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, Source};
     use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
     use super::*;

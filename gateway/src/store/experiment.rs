@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sled::{Batch, Db, Tree};
-use spand_core::memory::{allocated, listed, treed};
+use spand_core::mem::{allocated, listed, treed};
 use spand_proto::comparison::{ARMS, CLASSES, Comparison, LAYOUT};
 use spand_proto::contract::MAX_HOST_NAME_BYTES;
 use spand_proto::units::Timestamp;

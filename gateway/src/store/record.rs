@@ -24,7 +24,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use spand_core::encoding::numbers::{Malformed, Reader, Writer, optional, read_optional};
 use spand_core::encoding::parts;
-use spand_core::flow::sample::ConnectionId;
+use spand_core::types::ConnectionId;
 use spand_core::window::bucket::{Contribution, RemoteRtt, Source};
 use spand_core::window::record::NetworkRecord;
 use spand_proto::units::{Micros, Timestamp};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
-use spand_core::memory::allocated;
+use spand_core::mem::allocated;
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use spand_core::config::WindowConfig;
 use spand_core::estimate::{NoEstimate, RobustRule, Rule};
-use spand_core::flow::sample::{Limiter, SampleReason, WindowSample};
+use spand_core::types::{Limiter, SampleReason, WindowSample};
 use spand_core::window::table::NetworkTable;
 use spand_proto::network::Network;
 

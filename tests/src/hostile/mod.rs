@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 use spand_core::config::{EngineConfig, Limits};
 use spand_core::counters::Counters;
 use spand_core::engine::Engine;
-use spand_core::memory::MemoryUse;
+use spand_core::mem::MemoryUse;
 use spand_core::wire::Frame;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;

@@ -3,10 +3,10 @@
 
 use std::net::Ipv4Addr;
 
-use spand_core::config::TunnelKind;
 use spand_core::counters::{Counters, Ignored};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
+use spand_core::types::TunnelKind;
 use spand_core::wire::Frame;
 use spand_gateway::config::{Config, EngineOptions};
 use spand_proto::units::Timestamp;

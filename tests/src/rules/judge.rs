@@ -1,7 +1,7 @@
 //! Holds a rule's estimates against the kernel's windows.
 
 use spand_core::estimate::Rule;
-use spand_core::flow::sample::{SampleReason, WindowSample};
+use spand_core::types::{SampleReason, WindowSample};
 use spand_proto::units::Window;
 
 use super::record::Kernel;

@@ -10,7 +10,7 @@ use flate2::read::GzDecoder;
 use ipnet::IpNet;
 use serde::Deserialize;
 use spand_core::estimate::{RobustRule, SpandRule};
-use spand_core::flow::sample::WindowSample;
+use spand_core::types::WindowSample;
 use spand_proto::network::Network;
 
 use crate::accuracy::compare::{estimate, view_begins_ns};

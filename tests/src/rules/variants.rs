@@ -1,7 +1,7 @@
 //! The rules that are compared: those of the product, and variants that lost.
 
 use spand_core::estimate::{Admitted, Known, ProbeRule, RobustRule, Rule, SpandRule};
-use spand_core::flow::sample::WindowSample;
+use spand_core::types::WindowSample;
 use spand_core::window::record::WindowSlice;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Window;

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use spand_capture::{Next, PacketSource, open_file};
-use spand_core::config::{EngineConfig, Limits, Tunnels};
+use spand_core::config::{EngineConfig, FlowReports, Limits, Tunnels};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
-use spand_core::flow::report::{DirectionReport, FlowReports};
+use spand_core::flow::report::DirectionReport;
 use spand_core::wire::Frame;
 use spand_core::wire::segment::Endpoint;
 use spand_proto::units::Timestamp;

@@ -2,10 +2,9 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use spand_core::counters::Ignored;
-use spand_core::flow::sample_rate::SampleRate;
-use spand_core::memory::FEW_BYTES;
+use spand_core::mem::FEW_BYTES;
 use spand_core::service::ServiceSize;
-use spand_core::window::bucket::LimitCounts;
+use spand_core::types::{LimitCounts, SampleRate};
 use spand_core::window::traffic::NetworkTraffic;
 use spand_core::window::view::NetworkView;
 use spand_gateway::config::{Config, EngineOptions, Memory};

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use spand_core::event::{Event, StartImminent, Trigger, Withdrawal};
+use spand_core::event::{Event, StartImminent, Withdrawal};
 use spand_core::service::ServiceSize;
+use spand_core::types::Trigger;
 use spand_gateway::api::paths;
 use spand_gateway::publisher::{Batch, Part};
 use spand_proto::units::Bytes;

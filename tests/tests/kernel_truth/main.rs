@@ -4,8 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use spand_core::config::{EngineConfig, Limits};
-use spand_core::flow::report::FlowReports;
+use spand_core::config::{EngineConfig, FlowReports, Limits};
 use spand_gateway::replay::{Moments, Options, Sink, State, replay};
 use spand_proto::units::Bytes;
 use spand_tests::corpus::Row;

@@ -7,7 +7,7 @@ use strum::VariantArray;
 
 pub use self::ignored::Ignored;
 use self::other_protocol::PerProtocol;
-use crate::window::traffic::Flows;
+use crate::types::Flows;
 
 pub use self::other_protocol::{Content, OTHER_PROTOCOLS, OtherProtocol, ProtocolNumber};
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Ignored;
-use crate::config::TunnelKind;
+use crate::types::TunnelKind;
 
 /// The number of a protocol, by the header that holds it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -9,7 +9,8 @@
 //!
 //! The store and the messages between gateways both hold these: a change here is a new format of both.
 
-use crate::window::bucket::{Bucket, BucketOutcomes, Contribution, QueueSum, RttSum, Source};
+use crate::types::RttSum;
+use crate::window::bucket::{Bucket, BucketOutcomes, Contribution, QueueSum, Source};
 use spand_proto::units::{Bytes, Micros, Window};
 
 use super::numbers::{Malformed, Reader, Writer, bits, flags, optional, read_optional};

@@ -4,18 +4,18 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::{EVENTS_PER_STEP, Engine};
+use crate::config::FlowReports;
 use crate::counters::Ignored;
 use crate::event::{Established, Event, StartImminent};
 use crate::flow::connection::{Connection, Imminent, Place, Repeated, Role, Stage};
 use crate::flow::openings::Opening;
 use crate::flow::passed::LATE;
-use crate::flow::report::{DirectionReport, FlowReports};
-use crate::flow::sample::ConnectionId;
-use crate::flow::sample_rate::SampleRate;
+use crate::flow::report::DirectionReport;
 use crate::flow::sink::FlowContext;
 use crate::flow::table::{FlowTable, Key, Room};
 use crate::flow::tuple::{Side, Tuple};
 use crate::shard::Claim;
+use crate::types::{ConnectionId, SampleRate};
 use crate::wire::segment::{Flags, Segment};
 
 /// Whether a segment of a known connection opens the next one.
@@ -199,7 +199,8 @@ impl Engine {
         }
         let home = claim == Claim::Home;
         let id = if let Some(sharing) = &self.config.sharing {
-            sharing.pseudonyms.connection(segment)
+            let ends = [segment.source, segment.destination].map(|end| (end.address, end.port));
+            sharing.pseudonyms.connection(ends, segment.seq)
         } else {
             self.next_connection += 1;
             ConnectionId(self.next_connection - 1)

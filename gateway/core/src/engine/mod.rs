@@ -4,6 +4,7 @@
 //! [`crate::window`]'s. Its clock is the time of the last frame or of [`Engine::handle_timeout`].
 
 mod connections;
+mod memory;
 mod networks;
 mod regroup;
 mod shed;
@@ -14,6 +15,7 @@ use std::net::IpAddr;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
+pub use self::memory::MemoryNeed;
 use crate::config::EngineConfig;
 use crate::counters::{Counters, Ignored};
 use crate::event::{Event, TransferEnded};
@@ -24,13 +26,13 @@ use crate::flow::openings::Openings;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::report::DirectionReport;
-use crate::flow::sample_rate::SampleRate;
 use crate::flow::shadow::Shadow;
 use crate::flow::table::{FlowTable, TICK_BITS, Turning};
 use crate::flow::tuple::Tuple;
-use crate::memory::MemoryUse;
+use crate::mem::MemoryUse;
 use crate::service::{ServiceSize, ServiceTable};
 use crate::shard::{Claim, Part};
+use crate::types::SampleRate;
 use crate::window::table::NetworkTable;
 use crate::wire::segment::Endpoint;
 use crate::wire::{Decoder, Frame, Plain};

@@ -8,15 +8,11 @@ use spand_proto::units::{Micros, Timestamp};
 
 use super::Engine;
 use crate::counters::Ignored;
-use crate::flow::sample::{ConnectionId, WindowSample};
 use crate::flow::sink::FlowSink;
-use crate::window::bucket::{LimitCounts, RttSum};
+use crate::types::{ConnectionId, Delivered, Flows, LimitCounts, RttSum, SenderId, SenderState, WindowSample};
 use crate::window::cells::{Cell, CellRefused};
-use crate::window::delivery::Delivered;
-use crate::window::live::{SenderId, SenderState};
 use crate::window::record::NetworkRecord;
 use crate::window::table::{NetworkTable, SharingCounts};
-use crate::window::traffic::Flows;
 use crate::window::view::NetworkView;
 
 impl FlowSink for NetworkTable {

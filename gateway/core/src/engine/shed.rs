@@ -6,8 +6,8 @@
 use super::Engine;
 use crate::counters::Ignored;
 use crate::flow::connection::Imminent;
-use crate::flow::sample_rate::SampleRate;
 use crate::flow::tuple::Tuple;
+use crate::types::SampleRate;
 use crate::wire::segment::{Endpoint, Flags, Segment};
 
 impl Engine {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use smallvec::SmallVec;
 use spand_proto::units::{Micros, Window};
 
-use crate::flow::sample::ConnectionId;
+use crate::types::ConnectionId;
 use crate::window::bucket::QueueSum;
 use crate::window::record::WindowSlice;
 

@@ -34,7 +34,7 @@ pub(crate) use self::own_tap::bounded;
 pub use self::probe::{ProbeRule, SpandRule};
 pub use self::robust::RobustRule;
 use crate::config::WindowConfig;
-use crate::flow::sample::WindowSample;
+use crate::types::WindowSample;
 use crate::window::bucket::larger;
 use crate::window::live::LiveView;
 use crate::window::record::{NetworkRecord, WindowSlice, bucket_nanos};

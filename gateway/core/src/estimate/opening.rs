@@ -8,7 +8,7 @@ use spand_proto::opening::{LossClock, Opening, Sharing};
 use spand_proto::units::{Micros, Timestamp, Window};
 
 use super::{Admitted, Known, RobustRule, Rule};
-use crate::flow::sample::WindowSample;
+use crate::types::WindowSample;
 use crate::window::live::{LiveSender, LiveView};
 use crate::window::record::WindowSlice;
 

@@ -8,7 +8,7 @@ use spand_proto::estimate::Estimate;
 use spand_proto::units::{Micros, Window};
 
 use super::{Rule, buffer, loss_window, median_mss};
-use crate::flow::sample::ConnectionId;
+use crate::types::ConnectionId;
 use crate::window::bucket::Contribution;
 use crate::window::live::LiveView;
 use crate::window::record::{NetworkRecord, WindowSlice};

@@ -9,7 +9,7 @@ use spand_proto::estimate::RuleKind;
 use spand_proto::units::Window;
 
 use super::{Admitted, Known, Rule, remotes};
-use crate::flow::sample::{SampleReason, WindowSample};
+use crate::types::{SampleReason, WindowSample};
 use crate::window::record::WindowSlice;
 
 /// `max(end window, Wc + 1 segment)` for a transfer that

@@ -10,7 +10,7 @@ use spand_proto::units::Window;
 use super::recent::Newest;
 use super::votes::{Reach, Vote, balance};
 use super::{Admitted, Known, ProbeRule, Rule, recent, remotes};
-use crate::flow::sample::{SampleReason, WindowSample};
+use crate::types::{SampleReason, WindowSample};
 use crate::window::bucket::Contribution;
 use crate::window::record::WindowSlice;
 

@@ -11,7 +11,7 @@ use crate::flow::sender::Sender;
 use crate::flow::seq_state::SeqState;
 use crate::flow::sequence::first_position;
 use crate::flow::sink::FlowContext;
-use crate::memory::{Held, boxed, bytes};
+use crate::mem::{Held, boxed, bytes};
 use crate::wire::segment::Segment;
 
 /// How far beyond its SYN the first acknowledgement that is heard of a sender may lie, in bytes: a capture may have missed some.

@@ -3,7 +3,7 @@
 //! Kept as one interval with its gaps, since a direction without loss has none. Does not know when or how often a byte
 //! was seen: that is the scoreboard's.
 
-use crate::memory::{allocated_for, boxed};
+use crate::mem::{allocated_for, boxed};
 
 /// Room for gaps that is kept when all are filled: a window with a loss or two takes no more.
 const GAPS_KEPT: usize = 4;

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use hashbrown::HashMap;
 
 use crate::flow::shadow::flavour::{Flavour, Prior, Vote};
-use crate::flow::tuple::SeededState;
+use crate::hash::SeededState;
 
 /// Hosts remembered, half of them those heard of lately: when that half is full, the other one is forgotten. So hosts that
 /// are gone, and addresses of a day (RFC 8981), do not fill it for good.

@@ -1,8 +1,6 @@
 //! Connections and the state of their senders.
 
 pub mod report;
-pub mod sample;
-pub mod sample_rate;
 pub mod shadow;
 
 pub(crate) mod connection;

@@ -5,7 +5,7 @@
 
 use spand_proto::units::Timestamp;
 
-use crate::window::traffic::Flow;
+use crate::types::Flow;
 
 /// Nanoseconds, as a power of two, in whose number the last handing over is kept: about a second.
 const UNIT_BITS: u32 = 30;

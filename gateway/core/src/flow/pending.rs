@@ -3,8 +3,7 @@
 use spand_proto::units::Micros;
 
 use crate::flow::maybe::MaybeMicros;
-use crate::flow::sample::Limiter;
-use crate::window::bucket::{LimitCounts, RttSum};
+use crate::types::{LimitCounts, Limiter, RttSum};
 
 /// Round-trip times, and round trips by what limited them.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use hashbrown::HashMap;
 use spand_proto::units::{Micros, Timestamp};
 
-use crate::flow::tuple::SeededState;
+use crate::hash::SeededState;
 
 /// An entry older than this is of no start any more: the advice's lifetime (`docs/definitions.md`, "Budget and retreat").
 const LIFETIME: Micros = Micros::from_secs(60);

@@ -4,21 +4,9 @@
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use crate::counters::Ignored;
-use crate::flow::sample::{ConnectionId, Limiter, SampleReason, WindowSample};
 use crate::flow::shadow::flavour::Flavour;
+use crate::types::{ConnectionId, Limiter, SampleReason, WindowSample};
 use crate::wire::segment::Endpoint;
-
-/// Which accounts of directions an engine gives ([`crate::event::Event::DirectionEnded`]).
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum FlowReports {
-    /// None.
-    #[default]
-    None,
-    /// Of followed senders, without details, until their connection has closed: what is sent again after that is not counted.
-    Sums,
-    /// Of every direction, with details.
-    Full,
-}
 
 /// What was counted for one direction of one connection.
 ///

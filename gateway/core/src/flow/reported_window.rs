@@ -7,7 +7,7 @@
 
 use spand_proto::units::{Bytes, Micros, Window};
 
-use crate::flow::sample::SampleReason;
+use crate::types::SampleReason;
 use crate::wire::segment::WindowOption;
 
 /// The option of the last segment with new data, and what was in flight with it.

@@ -10,12 +10,8 @@ use crate::counters::{Counters, Ignored};
 use crate::flow::hosts::Hosts;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
-use crate::flow::sample::WindowSample;
 use crate::service::ServiceTable;
-use crate::window::bucket::{LimitCounts, RttSum};
-use crate::window::delivery::Delivered;
-use crate::window::live::{SenderId, SenderState};
-use crate::window::traffic::Flows;
+use crate::types::{Delivered, Flows, LimitCounts, RttSum, SenderId, SenderState, WindowSample};
 
 /// Takes findings: the window per network in the engine.
 pub(crate) trait FlowSink {

@@ -10,14 +10,11 @@ use crate::counters::Ignored;
 use crate::flow::passed::EARLY;
 use crate::flow::pending::PendingStats;
 use crate::flow::reported_window::ReportedWindow;
-use crate::flow::sample::{ConnectionId, Limiter, Phase, SampleReason, WindowSample};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::flavour::{Flavour, Vote};
 use crate::flow::shadow::observation::{LossKind, ShadowSample};
 use crate::flow::sink::FlowContext;
-use crate::window::bucket::LimitCounts;
-use crate::window::delivery::Delivered;
-use crate::window::live::SenderId;
+use crate::types::{ConnectionId, Delivered, LimitCounts, Limiter, Phase, SampleReason, SenderId, WindowSample};
 
 /// Shortest time between two flushes of a sender's round trips alone to its network: as often as an estimate
 /// is evaluated for them. The end of a transfer and every sample flush them too.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
-use crate::flow::tuple::SeededState;
+use crate::hash::SeededState;
 
 /// Steps of one octave: a quantile is at most 2^(1/8) = 9 % above the size that it stands for.
 const STEPS: usize = 8;

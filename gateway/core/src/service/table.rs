@@ -11,8 +11,8 @@ use super::ServiceSize;
 use super::histogram::{Histogram, SPAN, key_of};
 use crate::counters::{Counters, Ignored};
 use crate::event::{Event, TransferEnded};
-use crate::flow::tuple::SeededState;
-use crate::memory::{boxed, hashed, listed};
+use crate::hash::SeededState;
+use crate::mem::{boxed, hashed, listed};
 use crate::recency::Recency;
 
 /// Transfers from which on a quantile is given: with fewer it is the size of one or two of them.

@@ -7,7 +7,7 @@ use spand_proto::no_estimate::{COUNTED, Outcomes, Reason};
 use spand_proto::units::{Bytes, Micros, Window};
 
 use crate::counters::Ignored;
-use crate::flow::sample::{ConnectionId, SampleReason, WindowSample};
+use crate::types::{ConnectionId, LimitCounts, RttSum, SampleReason, WindowSample};
 
 /// Aggregates of one network over one bucket. Every bucket in which anything happened has one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,40 +68,6 @@ impl From<BucketOutcomes> for Outcomes {
     fn from(of: BucketOutcomes) -> Self {
         Self { seen: of.seen.into(), by_reason: of.by_reason.map(u32::from) }
     }
-}
-
-/// Round trips in the window by what limited the sender.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct LimitCounts {
-    /// Its congestion window.
-    pub window: u64,
-    /// The receiver's window.
-    pub receiver: u64,
-    /// The application.
-    pub application: u64,
-}
-
-impl LimitCounts {
-    /// Both summed up.
-    #[must_use]
-    pub fn with(self, other: Self) -> Self {
-        Self {
-            window: self.window + other.window,
-            receiver: self.receiver + other.receiver,
-            application: self.application + other.application,
-        }
-    }
-}
-
-/// Round-trip times summed up.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RttSum {
-    /// How many.
-    pub count: u64,
-    /// Their sum.
-    pub sum: Micros,
-    /// The smallest.
-    pub min: Option<Micros>,
 }
 
 /// Round-trip times to one remote address in one bucket; they are in the bucket's own sum too.
@@ -211,37 +177,6 @@ impl Bucket {
             receiver: self.receiver_limited.into(),
             application: self.application_limited.into(),
         }
-    }
-}
-
-impl RttSum {
-    /// One alone.
-    pub const fn of(rtt: Micros) -> Self {
-        Self { count: 1, sum: rtt, min: Some(rtt) }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn add(&mut self, rtt: Micros) {
-        *self = self.with(Self::of(rtt));
-    }
-
-    /// Both together.
-    #[must_use]
-    pub fn with(self, other: Self) -> Self {
-        Self {
-            count: self.count.saturating_add(other.count),
-            sum: Micros(self.sum.0.saturating_add(other.sum.0)),
-            min: match (self.min, other.min) {
-                (Some(own), Some(other)) => Some(own.min(other)),
-                (own, other) => own.or(other),
-            },
-        }
-    }
-
-    /// Their mean, to the nearest microsecond.
-    pub fn mean(self) -> Option<Micros> {
-        let half = self.count / 2;
-        self.sum.0.saturating_add(half).checked_div(self.count).map(Micros)
     }
 }
 

@@ -3,6 +3,7 @@
 //! The largest rate of the last five to ten minutes outlasts a crowd: with the least round trip it is what the empty path holds, which no
 //! window of a crowd shows.
 
+use crate::types::Delivered;
 use spand_proto::units::{Micros, Timestamp, Window};
 
 /// Nanoseconds of a bin, over which a rate is taken: acknowledgements in bunches raise none.
@@ -11,15 +12,6 @@ const BIN_NS: u64 = 1_000_000_000;
 const BINS: u32 = 3;
 /// Bins of a span. The largest rate is of the one under way and of the one before.
 const SPAN: u32 = 300;
-
-/// What was delivered from one moment on.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Delivered {
-    /// Since then.
-    pub since: Timestamp,
-    /// Bytes of payload.
-    pub bytes: u64,
-}
 
 /// The rates of one network.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,12 +8,11 @@ use std::net::IpAddr;
 use spand_proto::no_estimate::Outcomes;
 use spand_proto::units::{Micros, Timestamp, Window};
 
-use super::bucket::LimitCounts;
-use super::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source};
+use super::bucket::{Bucket, Contribution, RemoteRtt, Source};
 use super::majority;
 use crate::config::WindowConfig;
-use crate::flow::sample::WindowSample;
-use crate::memory::allocated_for;
+use crate::mem::allocated_for;
+use crate::types::{LimitCounts, RttSum, WindowSample};
 
 /// Connections distinguished in one bucket; 16 is far above any minimum of connections (`docs/decisions/estimate-of-a-network.md`).
 /// A sample of a further one is added to another connection of the same remote address, or else to a common rest, and counted:

@@ -2,10 +2,9 @@
 
 use spand_proto::units::Timestamp;
 
-use super::bucket::RttSum;
 use super::record::{CONTRIBUTIONS_PER_BUCKET, NetworkRecord, REMOTES_PER_BUCKET, bucket_nanos};
 use crate::config::WindowConfig;
-use crate::flow::sample::ConnectionId;
+use crate::types::{ConnectionId, RttSum};
 
 /// No window sample is larger: four times the largest receive window (RFC 7323).
 const LARGEST_SAMPLE_BYTES: f64 = (1_u64 << 32) as f64;

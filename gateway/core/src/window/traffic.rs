@@ -6,29 +6,8 @@ use spand_proto::units::{Micros, Timestamp};
 
 use super::record::{bucket_nanos, give_back, insert_tight, is_aged};
 use crate::config::WindowConfig;
-use crate::memory::{allocated_for, boxed};
-
-/// What one direction carried.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Flow {
-    /// TCP segments, with and without payload.
-    pub packets: u64,
-    /// Payload of them, retransmitted bytes included.
-    pub bytes: u64,
-    /// Segments that were retransmitted.
-    pub retransmitted_packets: u64,
-    /// Payload of them that was sent before.
-    pub retransmitted_bytes: u64,
-}
-
-/// Both directions.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Flows {
-    /// Towards the network.
-    pub outbound: Flow,
-    /// From it.
-    pub inbound: Flow,
-}
+use crate::mem::{allocated_for, boxed};
+use crate::types::Flows;
 
 /// The traffic of one network at one moment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -47,42 +26,6 @@ impl NetworkTraffic {
     /// The time that the window covers where the first packet at all was captured at `began`.
     pub fn span(&self, began: Timestamp) -> Micros {
         self.at.since(self.from.max(began))
-    }
-}
-
-impl Flow {
-    /// Both together.
-    #[must_use]
-    pub fn with(self, other: Self) -> Self {
-        Self {
-            packets: self.packets.saturating_add(other.packets),
-            bytes: self.bytes.saturating_add(other.bytes),
-            retransmitted_packets: self.retransmitted_packets.saturating_add(other.retransmitted_packets),
-            retransmitted_bytes: self.retransmitted_bytes.saturating_add(other.retransmitted_bytes),
-        }
-    }
-
-    /// The retransmitted part of its bytes; `None` where it carried none.
-    pub fn loss(self) -> Option<f64> {
-        (self.bytes > 0).then(|| self.retransmitted_bytes as f64 / self.bytes as f64)
-    }
-
-    /// Bits of payload a second over `span`; `None` where that is no time at all.
-    pub fn bits_per_s(self, span: Micros) -> Option<f64> {
-        (span.0 > 0).then(|| self.bytes as f64 * 8.0 / span.as_secs_f64())
-    }
-}
-
-impl Flows {
-    /// Both together.
-    #[must_use]
-    pub fn with(self, other: Self) -> Self {
-        Self { outbound: self.outbound.with(other.outbound), inbound: self.inbound.with(other.inbound) }
-    }
-
-    /// Payload bytes of both.
-    pub fn bytes(self) -> u64 {
-        self.outbound.bytes.saturating_add(self.inbound.bytes)
     }
 }
 
@@ -159,6 +102,7 @@ impl TrafficRing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::Flow;
 
     fn at(s: u64) -> Timestamp {
         Timestamp::default().after(Micros::from_secs(10_000 + s))
@@ -190,12 +134,5 @@ mod tests {
         assert_eq!(bytes(&ring, 305), (502, 2_502, 295.0));
         assert!(ring.drop_aged(at(320), &config) && ring.is_empty());
         assert_eq!(bytes(&ring, 320), (0, 2_502, 290.0));
-    }
-
-    #[test]
-    fn loss_and_rate_are_absent_where_there_is_nothing_to_divide_by() {
-        let flow = Flow { packets: 3, bytes: 2_000, retransmitted_packets: 1, retransmitted_bytes: 500 };
-        assert_eq!((flow.loss(), Flow { packets: 9, ..Flow::default() }.loss()), (Some(0.25), None));
-        assert_eq!((flow.bits_per_s(Micros::from_secs(2)), flow.bits_per_s(Micros(0))), (Some(8_000.0), None));
     }
 }

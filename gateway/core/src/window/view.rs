@@ -7,15 +7,14 @@ use spand_proto::network::Network;
 use spand_proto::no_estimate::{Explanation, Outcomes, Reason};
 use spand_proto::units::{Micros, Timestamp};
 
-use super::bucket::LimitCounts;
 use super::cells::Seen;
 use super::live::LiveView;
 use super::record::NetworkRecord;
 use super::table::Rules;
-use super::traffic::{Flows, NetworkTraffic};
+use super::traffic::NetworkTraffic;
 use crate::config::WindowConfig;
 use crate::estimate::{self, Compared, Counts, NoEstimate};
-use crate::flow::sample_rate::SampleRate;
+use crate::types::{Flows, LimitCounts, SampleRate};
 
 /// What the window of a network holds, with the estimate made of it or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]

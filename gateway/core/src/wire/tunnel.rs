@@ -6,8 +6,9 @@ use super::Layer;
 use super::capture_header::PacketBytes;
 use super::ether_type::{self, BRIDGED_ETHERNET, NETWORK_SERVICE_HEADER};
 use super::ip::IpHeader;
-use crate::config::{Encapsulation, TunnelKind, Tunnels};
+use crate::config::{Encapsulation, Tunnels};
 use crate::counters::{Ignored, ProtocolNumber};
+use crate::types::TunnelKind;
 
 type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;
 

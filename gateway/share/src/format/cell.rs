@@ -2,9 +2,8 @@
 
 use std::net::IpAddr;
 
-use spand_core::flow::sample::ConnectionId;
-use spand_core::flow::sample_rate::SampleRate;
 use spand_core::sharing::{GatewayId, Pseudonyms, TapId};
+use spand_core::types::{ConnectionId, SampleRate};
 use spand_core::window::bucket::{Contribution, RemoteRtt, Source};
 use spand_core::window::cells::Cell;
 use spand_core::window::record::{CONTRIBUTIONS_PER_BUCKET, REMOTES_PER_BUCKET};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use spand_core::event::Trigger;
+use spand_core::types::Trigger;
 use spand_proto::network::Network;
 use spand_proto::units::{Timestamp, Window};
 

@@ -107,9 +107,10 @@ type Key = (Option<f64>, usize);
 mod tests {
     use proptest::prelude::*;
     use spand_core::estimate::NoEstimate;
-    use spand_core::flow::sample_rate::SampleRate;
-    use spand_core::window::bucket::LimitCounts;
-    use spand_core::window::traffic::{Flow, Flows, NetworkTraffic};
+    use spand_core::types::LimitCounts;
+    use spand_core::types::SampleRate;
+    use spand_core::types::{Flow, Flows};
+    use spand_core::window::traffic::NetworkTraffic;
     use spand_proto::estimate::{Confidence, Estimate};
     use spand_proto::made_up;
     use spand_proto::network::Network;

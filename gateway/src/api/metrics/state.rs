@@ -7,7 +7,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use spand_confine::Confined;
 use spand_core::counters::Ignored;
-use spand_core::memory::{Account, MemoryUse};
+use spand_core::mem::{Account, MemoryUse};
 use spand_proto::operator::lines_left_out;
 use strum::VariantArray;
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use spand_core::memory::{allocated, listed, treed};
+use spand_core::mem::{allocated, listed, treed};
 use spand_proto::comparison::{ARMS, CLASSES, Place};
 use spand_proto::contract::{HostName, MAX_HOST_NAME_BYTES};
 use spand_proto::push::PauseState;

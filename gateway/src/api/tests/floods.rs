@@ -5,7 +5,8 @@ use std::future::poll_fn;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::task::Poll;
 
-use spand_core::event::{StartImminent, Trigger};
+use spand_core::event::StartImminent;
+use spand_core::types::Trigger;
 use spand_proto::report::{ConnectionReport, PushCount, Report};
 use spand_proto::units::{Micros, Segments};
 use spand_proto::v1;

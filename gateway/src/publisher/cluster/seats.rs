@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use spand_core::memory::hashed;
+use spand_core::mem::hashed;
 use spand_core::sharing::{GatewayId, TapId};
 use spand_proto::units::{Micros, Timestamp};
 

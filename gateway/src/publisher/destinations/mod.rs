@@ -13,7 +13,7 @@ use std::num::NonZeroUsize;
 use std::ops::Bound;
 
 use ipnet::IpNet;
-use spand_core::memory::{boxed, hashed, treed};
+use spand_core::mem::{boxed, hashed, treed};
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
-use spand_core::event::{StartImminent, Trigger};
-use spand_core::flow::sample::{SampleReason, WindowSample};
-use spand_core::memory::{allocated_for, treed};
+use spand_core::event::StartImminent;
+use spand_core::mem::{allocated_for, treed};
+use spand_core::types::{SampleReason, Trigger, WindowSample};
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
@@ -154,7 +154,7 @@ impl Histories {
 
 #[cfg(test)]
 mod tests {
-    use spand_core::flow::sample::{ConnectionId, Phase};
+    use spand_core::types::{ConnectionId, Phase};
     use spand_proto::units::Window;
 
     use super::*;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use spand_core::event::StartImminent;
-use spand_core::flow::sample::WindowSample;
+use spand_core::types::WindowSample;
 use spand_proto::network::Network;
 use spand_proto::push::WithdrawalReason;
 use spand_proto::units::Timestamp;

@@ -1,6 +1,6 @@
 //! The window of a network in steps of a bucket, to be drawn.
 
-use spand_core::memory::allocated_for;
+use spand_core::mem::allocated_for;
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 use spand_proto::units::Micros;
@@ -81,8 +81,9 @@ fn quartiles(record: &NetworkRecord) -> Option<[f64; 2]> {
 
 #[cfg(test)]
 mod tests {
-    use spand_core::flow::sample::ConnectionId;
-    use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RttSum, Source};
+    use spand_core::types::ConnectionId;
+    use spand_core::types::RttSum;
+    use spand_core::window::bucket::{Bucket, Contribution, QueueSum, Source};
     use spand_proto::units::Bytes;
 
     use super::*;

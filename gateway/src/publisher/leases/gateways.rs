@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-use spand_core::memory::treed;
+use spand_core::mem::treed;
 use spand_core::sharing::GatewayId;
 use spand_proto::network::Network;
 use spand_proto::push::ADVICE_LIFETIME;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spand_core::memory::treed;
+use spand_core::mem::treed;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::gateways::{LENT_AGAIN, LENT_ENDS};

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use spand_core::memory::treed;
+use spand_core::mem::treed;
 use spand_core::sharing::HeldBack;
 use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;

@@ -1,7 +1,6 @@
 //! When advice is taken back, when not, and how it returns.
 
-use spand_core::flow::sample_rate::SampleRate;
-use spand_core::window::bucket::LimitCounts;
+use spand_core::types::{LimitCounts, SampleRate};
 use spand_core::window::traffic::NetworkTraffic;
 use spand_proto::estimate::{Confidence, RuleKind};
 use spand_proto::no_estimate::Outcomes;

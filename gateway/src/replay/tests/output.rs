@@ -5,10 +5,8 @@ use std::net::IpAddr;
 
 use spand_core::estimate::{Compared, NoEstimate};
 use spand_core::flow::report::{DirectionDetails, DirectionReport, RttSummary, TransferSummary};
-use spand_core::flow::sample::{ConnectionId, Limiter, Phase, SampleReason, WindowSample};
-use spand_core::flow::sample_rate::SampleRate;
 use spand_core::flow::shadow::flavour::Flavour;
-use spand_core::window::bucket::LimitCounts;
+use spand_core::types::{ConnectionId, LimitCounts, Limiter, Phase, SampleRate, SampleReason, WindowSample};
 use spand_core::window::traffic::NetworkTraffic;
 use spand_core::wire::segment::Endpoint;
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};

@@ -9,7 +9,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use spand_core::config::{Limits, WindowConfig};
 use spand_core::event::{Event, Withdrawal};
-use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
+use spand_core::types::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::window::record::NetworkRecord;
 use spand_core::window::table::NetworkTable;
 use spand_core::wire::Frame;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use ipnet::IpNet;
 use serde_json::Value;
 use spand_core::config::WindowConfig;
-use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
+use spand_core::types::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;

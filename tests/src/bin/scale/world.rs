@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rand::{Rng, RngExt};
-use spand_core::event::{Event, StartImminent, Trigger};
+use spand_core::event::{Event, StartImminent};
+use spand_core::types::Trigger;
 use spand_gateway::publisher::PacketClock;
 use spand_proto::made_up;
 use spand_proto::network::Network;

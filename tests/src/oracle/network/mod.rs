@@ -21,10 +21,8 @@ use std::net::IpAddr;
 use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
 
 use spand_core::config::WindowConfig;
-use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
-use spand_core::window::bucket::{LimitCounts, RttSum};
+use spand_core::types::{ConnectionId, LimitCounts, Phase, RttSum, SampleReason, SenderId, SenderState, WindowSample};
 use spand_core::window::live::losses::LossCount;
-use spand_core::window::live::{SenderId, SenderState};
 use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::event::StartImminent;
-use crate::flow::sample_rate::SampleRate;
-use crate::memory::{FEW_BYTES, FEW_SEGMENTS};
+use crate::mem::{FEW_BYTES, FEW_SEGMENTS};
+use crate::types::SampleRate;
 
 /// A segment of the n-th connection.
 fn of(port: u16, segment: Segment) -> Segment {
@@ -199,7 +199,7 @@ fn silence_ends_no_more_connections_at_a_time_than_there_is_room_for() {
 #[test]
 fn networks_age_no_faster_than_there_is_room_for_their_events() {
     let mut engine = Engine::new(EngineConfig { limits: limited_events(7), ..EngineConfig::default() });
-    let sampled = |n: u8, connection: u64| crate::flow::sample::WindowSample {
+    let sampled = |n: u8, connection: u64| crate::types::WindowSample {
         at: ms(0),
         network: Network::of(IpAddr::from([198, 51, n, 1])),
         remote: [198, 51, n, 1].into(),
@@ -208,7 +208,7 @@ fn networks_age_no_faster_than_there_is_room_for_their_events() {
         mss: Bytes(1_000),
         reason: SampleReason::End,
         sawtooth: None,
-        phase: crate::flow::sample::Phase::CongestionAvoidance,
+        phase: crate::types::Phase::CongestionAvoidance,
         transfer: Bytes(100_000),
         advised: false,
         rtt_min: None,

@@ -14,10 +14,10 @@ use arrayvec::ArrayVec;
 use spand_proto::units::{Bytes, Micros, Window};
 
 use super::*;
-use crate::config::{Limits, WindowConfig};
-use crate::event::{Established, Trigger};
-use crate::flow::report::{DirectionDetails, DirectionReport, FlowReports, TransferSummary};
-use crate::flow::sample::{ConnectionId, SampleReason};
+use crate::config::{FlowReports, Limits, WindowConfig};
+use crate::event::Established;
+use crate::flow::report::{DirectionDetails, DirectionReport, TransferSummary};
+use crate::types::{ConnectionId, SampleReason, Trigger};
 use crate::wire::segment::{Ecn, Flags, Options, SackBlock, Segment, Timestamps, WindowOption};
 
 const CLIENT: &str = "198.51.100.7";

@@ -3,8 +3,7 @@
 use spand_proto::network::Network;
 
 use super::*;
-use crate::flow::sample_rate::SampleRate;
-use crate::window::traffic::{Flow, Flows};
+use crate::types::{Flow, Flows, SampleRate};
 
 fn inside() -> Engine {
     let internal = vec!["192.0.2.0/24".parse().unwrap()];

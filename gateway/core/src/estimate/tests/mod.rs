@@ -8,7 +8,7 @@ use spand_proto::model::{Epoch, LINUX_SEGMENTS_PER_ACK};
 use spand_proto::units::Segments;
 
 use super::*;
-use crate::flow::sample::{ConnectionId, Phase, SampleReason};
+use crate::types::{ConnectionId, Phase, SampleReason};
 
 const MSS: Bytes = Bytes(1_000);
 const RTT: Micros = Micros::from_millis(100);

@@ -6,9 +6,10 @@ use proptest::prelude::*;
 use spand_proto::estimate::RuleKind;
 
 use super::*;
-use crate::flow::sample::SampleReason::{Carried, EndSlowStart};
+use crate::types::SampleReason::{Carried, EndSlowStart};
+use crate::types::{SenderId, SenderState};
+use crate::window::live::LiveSenders;
 use crate::window::live::losses::LossCount;
-use crate::window::live::{LiveSenders, SenderId, SenderState};
 
 const KINDS: [RuleKind; 5] = [RuleKind::Liss, RuleKind::Iss, RuleKind::Miss, RuleKind::Cached, RuleKind::Averaged];
 const PLACES: NonZeroUsize = NonZeroUsize::new(64).unwrap();

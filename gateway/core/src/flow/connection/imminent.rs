@@ -1,7 +1,7 @@
 //! Which segment announces that a host inside is about to start sending.
 
 use super::Role;
-use crate::event::Trigger;
+use crate::types::Trigger;
 use crate::wire::segment::{Flags, Segment};
 
 /// A start that a segment announces.

@@ -9,22 +9,22 @@ use spand_proto::units::{Micros, Timestamp};
 
 pub(crate) use self::imminent::Imminent;
 use self::judge::Doubts;
+use crate::config::FlowReports;
 use crate::counters::Ignored;
 use crate::flow::connection_end::ConnectionEnd;
 use crate::flow::handshake::window_shift;
 use crate::flow::maybe::MaybeTime;
 use crate::flow::passed::{Passed, unit};
 use crate::flow::record_times::RecordTimes;
-use crate::flow::report::{DirectionDetails, DirectionReport, FlowReports};
-use crate::flow::sample::ConnectionId;
+use crate::flow::report::{DirectionDetails, DirectionReport};
 use crate::flow::sender::Sender;
 use crate::flow::seq_state::SeqState;
 use crate::flow::shadow::Shadow;
 use crate::flow::sink::FlowContext;
 use crate::flow::table::Idleness;
 use crate::flow::tuple::Side;
-use crate::memory::Held;
-use crate::window::traffic::{Flow, Flows};
+use crate::mem::Held;
+use crate::types::{ConnectionId, Flow, Flows};
 use crate::wire::segment::{Endpoint, Flags, Segment};
 
 /// How far a connection has come.

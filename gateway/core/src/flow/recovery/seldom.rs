@@ -4,7 +4,7 @@ use spand_proto::units::Timestamp;
 
 use super::{AckKind, Progress, Recovery, Repeat, Turn};
 use crate::flow::shadow::observation::LossKind;
-use crate::memory::boxed;
+use crate::mem::boxed;
 
 /// One sender's loss recovery; nothing yet where nothing was to be remembered. A sender has one at most, which bounds them.
 #[derive(Clone, Debug, Default)]

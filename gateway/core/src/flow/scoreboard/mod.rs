@@ -23,7 +23,7 @@ use self::repairs::Repairs;
 use self::segment::Marks;
 pub(crate) use self::segment::{Mark, Outstanding, Stamp};
 pub(crate) use self::send::Placed;
-use crate::memory::{FEW_SEGMENTS, allocated_for, boxed};
+use crate::mem::{FEW_SEGMENTS, allocated_for, boxed};
 
 /// A sender's outstanding segments in order of sequence.
 #[derive(Clone, Debug)]

@@ -25,7 +25,6 @@ use crate::flow::passed::Passed;
 use crate::flow::recovery::Seldom;
 use crate::flow::report::{DirectionDetails, DirectionReport};
 use crate::flow::rtt::RttEstimator;
-use crate::flow::sample::{ConnectionId, SampleReason};
 use crate::flow::scoreboard::{Outstanding, Scoreboard};
 use crate::flow::segment_size::SegmentSize;
 use crate::flow::sequence::{first_position, position_near};
@@ -35,7 +34,8 @@ use crate::flow::shadow::observation::{LossKind, ShadowSample};
 use crate::flow::sink::FlowContext;
 use crate::flow::timestamps::EchoTimer;
 use crate::flow::tracked::{TrackedSender, Transfer};
-use crate::memory::{FEW_SEGMENTS, Held, allocated_for, boxed, bytes};
+use crate::mem::{FEW_SEGMENTS, Held, allocated_for, boxed, bytes};
+use crate::types::{ConnectionId, SampleReason};
 use crate::wire::segment::Segment;
 
 /// What [`FEW_SEGMENTS`] take.

@@ -11,12 +11,12 @@ use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeTime};
 use crate::flow::passed::AT_ONCE;
 use crate::flow::reported_window::ReportedWindow;
-use crate::flow::sample::Phase;
 use crate::flow::scoreboard::{Placed, Stamp};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::observation::Sent;
 use crate::flow::sink::FlowContext;
 use crate::flow::tracked::{TrackedSender, Transfer};
+use crate::types::Phase;
 use crate::wire::segment::{Ecn, Flags, Segment};
 
 /// Transmissions of a SYN from which on its sender begins with a window of one segment: RFC 5681 section 3.1 says from the

@@ -4,7 +4,7 @@ use spand_proto::units::Micros;
 
 use super::Sender;
 use crate::flow::sink::FlowContext;
-use crate::window::live::SenderState;
+use crate::types::SenderState;
 
 impl Sender {
     /// Reports its state to its network, where a rule looks at it.

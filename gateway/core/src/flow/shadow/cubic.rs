@@ -6,7 +6,7 @@ use super::cwnd::{Cwnd, whole_segments};
 use super::hystart::HyStart;
 use super::replica::{Law, Progress};
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
-use crate::memory::boxed;
+use crate::mem::boxed;
 
 /// Multiplicative decrease and its scale: 0.7.
 const BETA: u64 = 717;

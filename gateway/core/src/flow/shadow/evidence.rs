@@ -10,7 +10,7 @@ use spand_proto::units::{Micros, Timestamp};
 
 use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
 use crate::flow::sequence::low_half;
-use crate::memory::allocated_for;
+use crate::mem::allocated_for;
 
 /// An answer comes within this time after the reaction, or it is none. (At 40 % of the link rate an application's
 /// segments fall between acknowledgements often enough to look clocked under "before the next one".)

@@ -7,7 +7,7 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-use crate::flow::sample::Limiter;
+use crate::types::Limiter;
 
 /// A sender that paces spreads what it has over the round trip: silent for this part of one, it has nothing.
 const PACED_SILENCE: u64 = 4;

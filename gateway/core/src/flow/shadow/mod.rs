@@ -53,8 +53,8 @@ use self::sampling::AfterLoss;
 use self::small::SmallSegments;
 use self::transfer::Transfer;
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
-use crate::flow::sample::{Limiter, Phase};
-use crate::memory::boxed;
+use crate::mem::boxed;
+use crate::types::{Limiter, Phase};
 
 /// What the sender is doing about congestion.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -269,7 +269,7 @@ impl Shadow {
         self.rto.srtt().map(|srtt| Micros(srtt.0.saturating_add(self.clock.reaction().0)))
     }
 
-    /// Where in the sawtooth the window is; see [`crate::flow::sample::WindowSample::sawtooth`].
+    /// Where in the sawtooth the window is; see [`crate::types::WindowSample::sawtooth`].
     pub fn sawtooth(&self) -> Option<f64> {
         let (low, high) = self.tooth.map(|(low, high)| (f64::from(low), f64::from(high)))?;
         (high > low).then(|| ((self.best_segments() - low) / (high - low)).max(0.0))

@@ -2,7 +2,7 @@
 
 use spand_proto::units::{Micros, Timestamp, Window};
 
-use crate::flow::sample::{Phase, SampleReason};
+use crate::types::{Phase, SampleReason};
 
 /// One packet with payload from the sender.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -98,7 +98,7 @@ pub struct ShadowSample {
     pub reason: SampleReason,
     /// The sender's phase just before.
     pub phase: Phase,
-    /// Where in the sawtooth; see [`crate::flow::sample::WindowSample::sawtooth`].
+    /// Where in the sawtooth; see [`crate::types::WindowSample::sawtooth`].
     pub sawtooth: Option<f64>,
 }
 

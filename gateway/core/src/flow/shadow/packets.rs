@@ -11,7 +11,7 @@ use super::replica::Progress;
 use super::transfer::End;
 use super::{Shadow, State};
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
-use crate::flow::sample::{Limiter, Phase};
+use crate::types::{Limiter, Phase};
 
 /// A sender keeps its window over idle times if it did so this often: a gap of the capture can look like the first.
 const KEEPS_WINDOW: u8 = 2;

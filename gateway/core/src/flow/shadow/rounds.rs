@@ -120,7 +120,7 @@ mod tests {
 
     use super::super::Shadow;
     use super::super::observation::{Acked, Sent};
-    use crate::flow::sample::{Limiter, SampleReason};
+    use crate::types::{Limiter, SampleReason};
 
     const MSS: u64 = 1_000;
 

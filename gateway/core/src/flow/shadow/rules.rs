@@ -8,7 +8,7 @@ use super::observation::Sent;
 use super::replica::Law;
 use super::rounds::Signs;
 use super::{Shadow, State};
-use crate::flow::sample::Limiter;
+use crate::types::Limiter;
 
 /// With less room than this in the peer's window, in segments, a sender waits: it sends bursts of two at least.
 const RECEIVER_ROOM: u64 = 2;

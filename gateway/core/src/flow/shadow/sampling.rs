@@ -8,8 +8,8 @@ use super::observation::{LossKind, ShadowSample};
 use super::reduction::Reduction;
 use super::{Shadow, State};
 use crate::counters::Ignored;
-use crate::flow::sample::{Limiter, Phase, SampleReason};
 use crate::flow::sequence::low_half;
+use crate::types::{Limiter, Phase, SampleReason};
 
 /// Part of the full-sized segments that acknowledgements let go, from which on the pipe before a loss was the window.
 const CLOCKED_BEFORE_LOSS: f64 = 0.8;

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::flow::sequence::low_half;
-use crate::memory::allocated_for;
+use crate::mem::allocated_for;
 
 /// Entries at a time; at the limit the newest two are taken together, and acknowledged together.
 const ENTRIES: usize = 6;

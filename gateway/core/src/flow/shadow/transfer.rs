@@ -1,6 +1,6 @@
 //! The transfer that is under way: what its end will say (`docs/definitions.md`, "Samples").
 
-use crate::flow::sample::{Limiter, Phase};
+use crate::types::{Limiter, Phase};
 
 /// Since everything was last acknowledged.
 #[derive(Clone, Debug, Default)]

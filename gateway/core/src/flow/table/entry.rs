@@ -5,7 +5,7 @@ use spand_proto::units::Timestamp;
 use super::{Idleness, Which};
 use crate::flow::connection::Connection;
 use crate::flow::tuple::Tuple;
-use crate::memory::Held;
+use crate::mem::Held;
 
 /// A connection in the table.
 #[derive(Debug)]

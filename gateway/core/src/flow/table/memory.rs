@@ -10,7 +10,7 @@ use spand_proto::units::Timestamp;
 use super::entry::{Chain, Entry};
 use super::lists::Which;
 use super::{FlowTable, Key, REQUEUE};
-use crate::memory::{Account, Held, hashed, listed};
+use crate::mem::{Account, Held, hashed, listed};
 
 /// The fraction (one in N) of the memory for segments that connections without an acknowledgement have in any case: otherwise new
 /// ones had no room where the others take all.

@@ -26,7 +26,7 @@ use self::wheel::Wheel;
 use crate::config::Limits;
 use crate::flow::connection::Connection;
 use crate::flow::tuple::Tuple;
-use crate::memory::{Account, Held};
+use crate::mem::{Account, Held};
 
 /// An entry stays where it is in its list for this long after it was put there.
 const REQUEUE: Micros = Micros(1_000_000);

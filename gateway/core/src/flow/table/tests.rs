@@ -3,9 +3,9 @@ use std::num::NonZeroUsize;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::*;
+use crate::config::FlowReports;
 use crate::flow::connection::{Connection, Role};
-use crate::flow::report::FlowReports;
-use crate::flow::sample::ConnectionId;
+use crate::types::ConnectionId;
 use crate::wire::segment::Endpoint;
 
 fn endpoint(port: u16) -> Endpoint {

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
 use super::*;
+use crate::config::FlowReports;
 use crate::flow::connection::Role;
-use crate::flow::report::FlowReports;
-use crate::flow::sample::ConnectionId;
+use crate::types::ConnectionId;
 use crate::wire::segment::Endpoint;
 
 /// The table and its twin, with the same inputs at the same times.

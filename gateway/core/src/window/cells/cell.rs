@@ -3,9 +3,9 @@
 use spand_proto::units::{Micros, Timestamp};
 
 use crate::config::WindowConfig;
-use crate::flow::sample_rate::SampleRate;
-use crate::memory::allocated_for;
+use crate::mem::allocated_for;
 use crate::sharing::{GatewayId, Pseudonyms, TapId};
+use crate::types::SampleRate;
 use crate::window::bucket::{Bucket, Contribution, RemoteRtt};
 use crate::window::record::{NetworkRecord, bucket_nanos};
 

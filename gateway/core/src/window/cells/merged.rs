@@ -5,7 +5,7 @@ use spand_proto::units::Timestamp;
 use super::merge::Merged;
 use super::outlier::{self, Outlier};
 use crate::config::WindowConfig;
-use crate::memory::allocated_for;
+use crate::mem::allocated_for;
 use crate::sharing::TapId;
 use crate::window::record::NetworkRecord;
 

@@ -21,7 +21,7 @@ pub(crate) use self::digest::hash;
 use self::merged::MergedRecord;
 pub use self::outlier::Outlier;
 use crate::config::WindowConfig;
-use crate::memory::{allocated_for, boxed};
+use crate::mem::{allocated_for, boxed};
 use crate::sharing::{GatewayId, MOST_GATEWAYS, TapId};
 use crate::window::record::{NetworkRecord, bucket_nanos};
 

@@ -10,45 +10,16 @@ mod rest;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
-use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+use spand_proto::units::{Micros, Timestamp, Window};
 
 use self::average::Average;
 use self::losses::{LossCount, LossTimes};
 use self::rest::{Rest, Sums};
-use crate::flow::sample::{ConnectionId, Phase};
-use crate::memory::{allocated_for, boxed};
+use crate::mem::{allocated_for, boxed};
+use crate::types::{Phase, SenderId, SenderState};
 use crate::window::delivery::Delivery;
-
-/// A sender: where no prefixes are configured, both ends of a connection may send to one network.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct SenderId {
-    /// Its connection.
-    pub connection: ConnectionId,
-    /// To which address of the network it sends.
-    pub remote: IpAddr,
-}
-
-/// A sender as it reports itself once a round trip, at a loss and where its phase changes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SenderState {
-    /// Its phase.
-    pub phase: Phase,
-    /// Its congestion window.
-    pub window: Window,
-    /// Its slow-start threshold; `None` before the first loss.
-    pub ssthresh: Option<Window>,
-    /// Bytes that arrived so far.
-    pub delivered_bytes: u64,
-    /// Its segment size.
-    pub mss: Bytes,
-    /// Its round trip.
-    pub rtt: Micros,
-    /// Without another report for longer than this, it is no longer under way.
-    pub silence: Micros,
-}
 
 /// A sender under way.
 #[derive(Clone, Copy, Debug, PartialEq)]

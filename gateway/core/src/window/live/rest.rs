@@ -2,8 +2,8 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-use super::SenderState;
-use crate::flow::sample::Phase;
+use crate::types::Phase;
+use crate::types::SenderState;
 
 const SECOND_NANOS: u64 = 1_000_000_000;
 

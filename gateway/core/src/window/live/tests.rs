@@ -2,7 +2,10 @@
 
 use std::num::NonZeroUsize;
 
+use spand_proto::units::Bytes;
+
 use super::*;
+use crate::types::ConnectionId;
 
 const MSS: u64 = 1_000;
 const THREE: NonZeroUsize = NonZeroUsize::new(3).unwrap();

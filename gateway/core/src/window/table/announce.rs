@@ -9,7 +9,7 @@ use super::{Entry, NetworkTable};
 use crate::config::WindowConfig;
 use crate::estimate::NoEstimate;
 use crate::event::{Event, Withdrawal};
-use crate::flow::sample::WindowSample;
+use crate::types::WindowSample;
 
 /// Shortest time between two evaluations of a network to which only round-trip times come.
 const RTT_LOOK: Micros = Micros::from_secs(1);

@@ -6,8 +6,8 @@ use spand_proto::units::Timestamp;
 use super::NetworkTable;
 use crate::estimate::NoEstimate;
 use crate::event::{Event, Withdrawal};
-use crate::flow::sample::ConnectionId;
 use crate::sharing::Pseudonyms;
+use crate::types::ConnectionId;
 use crate::window::record::NetworkRecord;
 
 impl NetworkTable {

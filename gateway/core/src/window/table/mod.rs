@@ -25,22 +25,24 @@ use self::recent::Recent;
 pub use self::share::{Outliers, SeenByBoth, SharingCounts};
 use self::share::{SharedEntry, TableSharing};
 use self::slots::{Slot, Slots};
-use super::bucket::{Bucket, BucketOutcomes, LimitCounts, RttSum};
+use super::bucket::{Bucket, BucketOutcomes};
 use super::cells::Foreign;
-use super::delivery::{Delivered, Delivery};
+use super::delivery::Delivery;
 use super::live::losses::LossCount;
-use super::live::{LiveSenders, LiveView, SenderId, SenderState};
+use super::live::{LiveSenders, LiveView};
 use super::parallel::Parallel;
 use super::record::NetworkRecord;
-use super::traffic::{Flows, TrafficRing};
+use super::traffic::TrafficRing;
 use super::view::NetworkView;
 use crate::config::{Limits, WindowConfig};
 use crate::counters::Ignored;
 use crate::estimate::{self, Known, NoEstimate, Rule};
 use crate::event::{Event, Withdrawal};
-use crate::flow::sample::{SampleReason, WindowSample};
-use crate::flow::sample_rate::{RecentSampleRate, SampleRate};
-use crate::memory::{Account, bytes, treed};
+use crate::mem::{Account, bytes, treed};
+use crate::types::{
+    Delivered, Flows, LimitCounts, RecentSampleRate, RttSum, SampleRate, SampleReason, SenderId, SenderState,
+    WindowSample,
+};
 
 /// Windows of all networks.
 ///

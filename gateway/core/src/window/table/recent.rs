@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::flow::sample::WindowSample;
+use crate::types::WindowSample;
 
 /// Samples that wait at most: a caller that takes them ten times a second sees 40,000 a second. At the limit the oldest is dropped,
 /// counted.
@@ -45,7 +45,7 @@ mod tests {
     use spand_proto::units::{Bytes, Timestamp, Window};
 
     use super::*;
-    use crate::flow::sample::{ConnectionId, Phase, SampleReason};
+    use crate::types::{ConnectionId, Phase, SampleReason};
 
     #[test]
     fn a_bounded_number_waits_and_none_if_they_are_not_taken() {

@@ -10,8 +10,8 @@ use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
 use super::Entry;
-use crate::flow::tuple::SeededState;
-use crate::memory::{boxed, hashed, listed, treed};
+use crate::hash::SeededState;
+use crate::mem::{boxed, hashed, listed, treed};
 use crate::recency::Recency;
 
 /// A place in the table, good until its entry is removed.

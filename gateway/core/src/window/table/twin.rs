@@ -10,7 +10,7 @@ use spand_proto::units::{Bytes, Micros, Window};
 use super::*;
 use crate::estimate::NoEstimate;
 use crate::flow::pending::PendingStats;
-use crate::flow::sample::{ConnectionId, Limiter, Phase, SampleReason};
+use crate::types::{ConnectionId, Limiter, Phase, SampleReason};
 
 /// A start in the middle of a bucket.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_700_000_005_000_000);

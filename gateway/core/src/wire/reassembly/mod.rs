@@ -20,8 +20,8 @@ use spand_proto::units::{Micros, Timestamp};
 use super::capture_header::PacketBytes;
 use super::ip::{Fragment, IpHeader};
 use crate::counters::{Counters, Ignored};
-use crate::flow::tuple::SeededState;
-use crate::memory::{boxed, hashed, listed};
+use crate::hash::SeededState;
+use crate::mem::{boxed, hashed, listed};
 use crate::wire::segment::Ecn;
 
 /// The rest of a packet is waited for so long (Linux `net.ipv4.ipfrag_time`, within the 15 s to 120 s of RFC 791 and RFC 1122).

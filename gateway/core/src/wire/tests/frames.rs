@@ -7,8 +7,9 @@ use strum::VariantArray;
 
 use super::super::segment::Flags;
 use super::{decode, decode_tunnels, decoder};
-use crate::config::{TunnelKind, Tunnels};
+use crate::config::Tunnels;
 use crate::counters::{Counters, Ignored};
+use crate::types::TunnelKind;
 use crate::wire::Frame;
 
 pub(super) const ETHERNET: u16 = 1;

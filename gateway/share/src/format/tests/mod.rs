@@ -4,13 +4,12 @@ use std::num::NonZeroUsize;
 use ipnet::IpNet;
 use proptest::prelude::*;
 use spand_core::config::WindowConfig;
-use spand_core::event::Trigger;
-use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
-use spand_core::flow::sample_rate::SampleRate;
 use spand_core::sharing::{Pseudonyms, Sharing};
-use spand_core::window::bucket::{Bucket, Contribution, LimitCounts, QueueSum, RemoteRtt, RttSum, Source};
+use spand_core::types::{
+    ConnectionId, LimitCounts, Phase, RttSum, SampleRate, SampleReason, SenderId, Trigger, WindowSample,
+};
+use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, Source};
 use spand_core::window::cells::Digest;
-use spand_core::window::live::SenderId;
 use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Bytes, Timestamp, Window};

@@ -5,7 +5,8 @@ mod subscribe;
 
 use std::time::Duration;
 
-use spand_core::event::{Event, StartImminent, Trigger};
+use spand_core::event::{Event, StartImminent};
+use spand_core::types::Trigger;
 use spand_proto::v1;
 use spand_proto::v1::spand_client::SpandClient;
 use spand_proto::v1::update::Event as Update;

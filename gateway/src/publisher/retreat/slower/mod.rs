@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 
-use spand_core::memory::treed;
+use spand_core::mem::treed;
 use spand_proto::comparison::{ARMS, CLASSES, Difference, NORMAL_99, Place, Tally};
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};

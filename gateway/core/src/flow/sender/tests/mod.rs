@@ -14,13 +14,9 @@ use crate::flow::hosts::Hosts;
 use crate::flow::passed::LATE;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
-use crate::flow::sample::WindowSample;
 use crate::flow::sink::FlowSink;
 use crate::service::ServiceTable;
-use crate::window::bucket::{LimitCounts, RttSum};
-use crate::window::delivery::Delivered;
-use crate::window::live::{SenderId, SenderState};
-use crate::window::traffic::Flows;
+use crate::types::{Delivered, Flows, LimitCounts, RttSum, SenderId, SenderState, WindowSample};
 use crate::wire::segment::{Ecn, Endpoint, Flags, Options, SackBlock, Timestamps};
 
 const MSS: u32 = 1_000;

@@ -1,8 +1,8 @@
 //! Handshakes, round trips, windows and the ends of transfers.
 
 use super::*;
-use crate::flow::sample::Phase;
 use crate::flow::shadow::flavour::{Flavour, Vote};
+use crate::types::Phase;
 
 #[test]
 fn the_handshake_is_timed_for_the_network_with_the_first_data() {

@@ -13,7 +13,7 @@ use super::super::observation::Newest;
 use super::max_filter::MaxFilter;
 use super::rate;
 use crate::flow::sequence::low_half;
-use crate::memory::allocated_for;
+use crate::mem::allocated_for;
 
 /// Round trips that a rate counts for.
 const RATE_ROUNDS: u32 = 10;

@@ -27,7 +27,7 @@ use self::long_term::{LongTerm, Standing};
 use self::pace::Pace;
 use self::share::Share;
 use super::cwnd::INITIAL;
-use crate::memory::boxed;
+use crate::mem::boxed;
 
 /// The pipe is full after three round trips in which the rate grew by less than a quarter.
 const FULL_ROUNDS: u8 = 3;

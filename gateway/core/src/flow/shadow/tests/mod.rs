@@ -12,7 +12,7 @@ use super::observation::{Acked, LossKind, Sent};
 use super::rounds::Signs;
 use super::*;
 use crate::counters::Ignored;
-use crate::flow::sample::SampleReason;
+use crate::types::SampleReason;
 
 const MSS: u64 = 1_000;
 const RTT: Micros = Micros(100_000);

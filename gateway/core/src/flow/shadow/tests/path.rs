@@ -12,7 +12,7 @@ use super::super::flavour::Flavour;
 use super::super::observation::{Acked, LossKind, Newest, Sent, ShadowSample};
 use super::kernel::Algorithm;
 use crate::counters::Ignored;
-use crate::flow::sample::Limiter;
+use crate::types::Limiter;
 
 pub(super) const MSS: u64 = 1_000;
 

@@ -9,10 +9,9 @@ use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use super::*;
-use crate::flow::sample::{ConnectionId, SampleReason, WindowSample};
-use crate::flow::sample_rate::SampleRate;
 use crate::sharing::{Pseudonyms, Sharing};
-use crate::window::bucket::{Bucket, Contribution, LimitCounts, QueueSum, RemoteRtt, RttSum, Source};
+use crate::types::{ConnectionId, LimitCounts, RttSum, SampleRate, SampleReason, WindowSample};
+use crate::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, Source};
 use crate::window::table::NetworkTable;
 use crate::window::table::twin::{START, network, sample};
 
@@ -49,7 +48,7 @@ impl Seen {
         let rtt = Micros(20_000 + u64::from(self.address) * 1_000 + self.connection);
         table.add_rounds(network(self.network), at, remote, RttSum::of(rtt), LimitCounts::default());
         if self.reason == SampleReason::Loss {
-            let sender = crate::window::live::SenderId { connection: ConnectionId(self.connection), remote };
+            let sender = crate::types::SenderId { connection: ConnectionId(self.connection), remote };
             table.add_loss(network(self.network), at, sender, rtt);
         }
     }

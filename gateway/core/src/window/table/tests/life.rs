@@ -1,10 +1,9 @@
 //! Events and limits.
 
 use super::*;
-use crate::flow::sample::Phase;
 use crate::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
-use crate::window::bucket::{LimitCounts, RemoteRtt, RttSum};
-use crate::window::delivery::Delivered;
+use crate::types::{Delivered, LimitCounts, Phase, RttSum};
+use crate::window::bucket::RemoteRtt;
 use crate::window::record::{CONTRIBUTIONS_PER_BUCKET, REMOTES_PER_BUCKET};
 
 #[test]

@@ -7,7 +7,7 @@ use spand_proto::units::{Bytes, Micros, Window};
 
 use super::twin::{START, network, sample, sender};
 use super::*;
-use crate::flow::sample::{ConnectionId, SampleReason};
+use crate::types::{ConnectionId, SampleReason};
 
 fn table(limit: usize) -> NetworkTable {
     NetworkTable::new(WindowConfig::default(), NonZeroUsize::new(limit).unwrap(), RuleKind::Spand, 7)

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::flow::sample::Limiter;
+use crate::types::Limiter;
 use crate::window::table::twin::{Input, Pair, feed};
 
 fn anything() -> impl Strategy<Value = Input> {

@@ -8,9 +8,7 @@ use siphasher::sip::SipHasher24;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp, Window};
 
-use crate::event::Trigger;
-use crate::flow::sample::ConnectionId;
-use crate::wire::segment::Segment;
+use crate::types::{ConnectionId, Trigger};
 
 /// Most gateways of a cluster, and the largest number of one. A bucket of a network has room for a cell of each.
 pub const MOST_GATEWAYS: u16 = 64;
@@ -120,12 +118,12 @@ impl Pseudonyms {
         (bits >> 64 == DISCARD_ONLY >> 64).then_some(u64::try_from(bits & u128::from(u64::MAX)).unwrap_or_default())
     }
 
-    /// The number of the connection that `first` is the first segment of: the same at every gateway that sees the same packets, and the
-    /// order of numbers has nothing to do with which connection came first.
-    pub(crate) fn connection(&self, first: &Segment) -> ConnectionId {
+    /// The number of a connection, by the ends and the sequence number of its first segment: the same at every gateway that sees the same
+    /// packets, and the order of numbers has nothing to do with which connection came first.
+    pub(crate) fn connection(&self, [source, destination]: [(IpAddr, u16); 2], seq: u32) -> ConnectionId {
         let [source, destination] =
-            [first.source, first.destination].map(|end| (bytes_of(end.address), end.port.to_be_bytes()));
-        let hash = self.hash([&[1], &source.0, &source.1, &destination.0, &destination.1, &first.seq.to_be_bytes()]);
+            [source, destination].map(|(address, port)| (bytes_of(address), port.to_be_bytes()));
+        let hash = self.hash([&[1], &source.0, &source.1, &destination.0, &destination.1, &seq.to_be_bytes()]);
         ConnectionId(hash >> (u64::BITS - CONNECTION_BITS))
     }
 }

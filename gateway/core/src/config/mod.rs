@@ -1,5 +1,7 @@
 //! Configuration of an engine. No limit can be zero; what happens when it is reached is in its comment.
 
+mod tunnels;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -8,9 +10,8 @@ use ipnet::IpNet;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Micros;
 
-use crate::flow::report::FlowReports;
+pub use self::tunnels::{Encapsulation, Tunnels};
 use crate::sharing::Sharing;
-pub use crate::tunnels::{Encapsulation, TunnelKind, Tunnels};
 
 /// Configuration of an engine.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +46,18 @@ pub struct EngineConfig {
     pub shard: Shard,
     /// How it shares what it sees with the engines of other gateways. Default: not at all.
     pub sharing: Option<Sharing>,
+}
+
+/// Which accounts of directions an engine gives ([`crate::event::Event::DirectionEnded`]).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum FlowReports {
+    /// None.
+    #[default]
+    None,
+    /// Of followed senders, without details, until their connection has closed: what is sent again after that is not counted.
+    Sums,
+    /// Of every direction, with details.
+    Full,
 }
 
 /// Which of how many engines one is.

@@ -1,12 +1,5 @@
 //! What things take in memory, by their capacities: the accounts that the limits in bytes are held by.
 
-use crate::config::Limits;
-use crate::event::Event;
-use crate::flow::table::FlowTable;
-use crate::service::ServiceTable;
-use crate::window::table::NetworkTable;
-use crate::wire::fragments_bytes;
-
 /// What the allocator's own account adds to a piece of memory, and the step in which pieces grow (glibc's `malloc` on 64 bits).
 const HEADER: usize = 8;
 const STEP: usize = 16;
@@ -142,45 +135,6 @@ pub const fn hashed<T>(count: usize) -> usize {
 pub const fn treed<K, V>(count: usize) -> usize {
     const LINKS: usize = 4;
     count.saturating_mul(2 * (size_of::<K>() + size_of::<V>() + LINKS))
-}
-
-/// The most that an engine takes with its limits, in bytes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct MemoryNeed {
-    /// Places of connections.
-    pub connections: usize,
-    /// What senders have outstanding.
-    pub segments: usize,
-    /// All else that is kept of senders.
-    pub senders: usize,
-    /// Places of networks, and their samples.
-    pub networks: usize,
-    /// Services.
-    pub services: usize,
-    /// IP packets in fragments.
-    pub fragments: usize,
-    /// Events that wait.
-    pub events: usize,
-}
-
-impl MemoryNeed {
-    /// Of an engine with these limits.
-    #[must_use]
-    pub fn of(limits: &Limits) -> Self {
-        let connections = limits.connections.get();
-        let few = connections.saturating_mul(usize::try_from(FEW_BYTES).unwrap_or(usize::MAX));
-        Self {
-            connections: FlowTable::places_bytes(connections),
-            segments: limits.segment_memory_bytes.get().max(few),
-            senders: limits.sender_memory_bytes.get(),
-            networks: NetworkTable::places_bytes(limits.networks.get())
-                .saturating_add(limits.network_memory_bytes.get()),
-            services: ServiceTable::places_bytes(limits.services.get()),
-            fragments: fragments_bytes(limits.fragmented_packets.get()),
-            // Those that were polled and are on their way to the publisher beside those that wait.
-            events: 2 * listed::<Event>(limits.events.get()),
-        }
-    }
 }
 
 /// As a number of bytes that an entry keeps.

@@ -1,0 +1,48 @@
+//! The most that an engine takes in memory.
+
+use crate::config::Limits;
+use crate::event::Event;
+use crate::flow::table::FlowTable;
+use crate::mem::{FEW_BYTES, listed};
+use crate::service::ServiceTable;
+use crate::window::table::NetworkTable;
+use crate::wire::fragments_bytes;
+
+/// The most that an engine takes with its limits, in bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MemoryNeed {
+    /// Places of connections.
+    pub connections: usize,
+    /// What senders have outstanding.
+    pub segments: usize,
+    /// All else that is kept of senders.
+    pub senders: usize,
+    /// Places of networks, and their samples.
+    pub networks: usize,
+    /// Services.
+    pub services: usize,
+    /// IP packets in fragments.
+    pub fragments: usize,
+    /// Events that wait.
+    pub events: usize,
+}
+
+impl MemoryNeed {
+    /// Of an engine with these limits.
+    #[must_use]
+    pub fn of(limits: &Limits) -> Self {
+        let connections = limits.connections.get();
+        let few = connections.saturating_mul(usize::try_from(FEW_BYTES).unwrap_or(usize::MAX));
+        Self {
+            connections: FlowTable::places_bytes(connections),
+            segments: limits.segment_memory_bytes.get().max(few),
+            senders: limits.sender_memory_bytes.get(),
+            networks: NetworkTable::places_bytes(limits.networks.get())
+                .saturating_add(limits.network_memory_bytes.get()),
+            services: ServiceTable::places_bytes(limits.services.get()),
+            fragments: fragments_bytes(limits.fragmented_packets.get()),
+            // Those that were polled and are on their way to the publisher beside those that wait.
+            events: 2 * listed::<Event>(limits.events.get()),
+        }
+    }
+}
