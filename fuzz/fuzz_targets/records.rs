@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 
 use libfuzzer_sys::fuzz_target;
 use spand_core::config::WindowConfig;
-use spand_core::window::table::NetworkTable;
+use spand_core::networks::NetworkTable;
 use spand_gateway::store::fuzzing::{key, network, record, unsealed, value};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Micros, Timestamp};

@@ -7,10 +7,10 @@ use std::num::NonZeroUsize;
 
 use libfuzzer_sys::fuzz_target;
 use spand_core::config::WindowConfig;
+use spand_core::networks::NetworkTable;
 use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use spand_core::types::{ConnectionId, LimitCounts, Phase, RttSum, SampleReason, WindowSample};
 use spand_core::window::cells::Cell;
-use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use spand_core::counters::Ignored;
 use spand_core::estimate::NoEstimate;
-use spand_core::event::{Event, StartImminent, Withdrawal};
+use spand_core::event::{Event, StartImminent};
+use spand_core::networks::Withdrawal;
+use spand_core::networks::traffic::NetworkTraffic;
+use spand_core::networks::view::NetworkView;
 use spand_core::service::ServiceSize;
 use spand_core::types::{ConnectionId, LimitCounts, Phase, SampleRate, SampleReason, Trigger, WindowSample};
-use spand_core::window::traffic::NetworkTraffic;
-use spand_core::window::view::NetworkView;
 use spand_gateway::api::fuzzing::{Pages, REPORTER};
 use spand_gateway::api::{Access, password_line};
 use spand_gateway::config::Config;

@@ -1,8 +1,8 @@
 //! What passes to and from a network, in JSON: in the interface and in `replay`.
 
 use serde::Serialize;
+use spand_core::networks::traffic::NetworkTraffic;
 use spand_core::types::Flow;
-use spand_core::window::traffic::NetworkTraffic;
 use spand_proto::units::{Micros, Timestamp};
 
 /// The traffic of a network.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use spand_core::estimate::Compared;
-use spand_core::window::view::NetworkView;
+use spand_core::networks::view::NetworkView;
 use spand_proto::opening::Opening;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 

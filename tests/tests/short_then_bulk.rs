@@ -12,7 +12,7 @@ use std::{fs, io};
 use anyhow::{Context, Result, anyhow, ensure};
 use ipnet::IpNet;
 use spand_core::config::{EngineConfig, Limits};
-use spand_core::window::view::NetworkView;
+use spand_core::networks::view::NetworkView;
 use spand_gateway::replay::{Moment, Moments, Options, Sink, State, replay};
 use spand_proto::units::Timestamp;
 use spand_tests::lab::is_root;

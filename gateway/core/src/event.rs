@@ -4,13 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
-use spand_proto::units::{Bytes, Timestamp};
-use strum::IntoStaticStr;
+use spand_proto::units::Timestamp;
 
 use crate::flow::report::DirectionReport;
-use crate::service::ServiceSize;
+use crate::networks::view::NetworkView;
+use crate::networks::{NetworkEvent, Withdrawal};
+use crate::service::{ServiceEvent, ServiceSize, TransferEnded};
 use crate::types::Trigger;
-use crate::window::view::NetworkView;
 
 /// Something the publisher or the replay has to know.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,38 +47,24 @@ impl Event {
     }
 }
 
-/// Why an estimate was withdrawn.
-#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq)]
-#[strum(serialize_all = "snake_case")]
-pub enum Withdrawal {
-    /// Nothing new within the age limit.
-    Expired,
-    /// Too few samples or connections are left in the window.
-    TooFew,
-    /// The table of networks was full.
-    Evicted,
-    /// The administrator's prefixes make no such network any more.
-    Administrator,
-}
-
-impl Withdrawal {
-    /// Its stable name.
-    pub fn name(self) -> &'static str {
-        self.into()
+impl From<NetworkEvent> for Event {
+    fn from(event: NetworkEvent) -> Self {
+        match event {
+            NetworkEvent::Estimate(estimate) => Self::Estimate(estimate),
+            NetworkEvent::Network(view) => Self::Network(view),
+            NetworkEvent::Withdrawn { network, reason } => Self::Withdrawn { network, reason },
+        }
     }
 }
 
-/// A whole transfer of a service inside.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct TransferEnded {
-    /// Whose it was.
-    pub service: SocketAddr,
-    /// The receiver.
-    pub remote: IpAddr,
-    /// When it had ended.
-    pub at: Timestamp,
-    /// What was acknowledged of it.
-    pub size: Bytes,
+impl From<ServiceEvent> for Event {
+    fn from(event: ServiceEvent) -> Self {
+        match event {
+            ServiceEvent::Size(size) => Self::ServiceSize(size),
+            ServiceEvent::Ended(ended) => Self::TransferEnded(ended),
+            ServiceEvent::Forgotten(service) => Self::ServiceForgotten(service),
+        }
+    }
 }
 
 /// A start that is about to happen.

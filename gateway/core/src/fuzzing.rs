@@ -1,7 +1,7 @@
 //! What fuzzing may reach and nobody else: compiled only with `--cfg fuzzing`, which cargo-fuzz sets.
 
 pub use crate::flow::table::twin::Pair as FlowTablePair;
-pub use crate::window::table::twin::{Input, Pair as WindowPair};
+pub use crate::networks::twin::{Input, Pair as WindowPair};
 
 use spand_proto::units::Timestamp;
 

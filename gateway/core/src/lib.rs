@@ -19,6 +19,7 @@ pub mod flow;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 pub mod mem;
+pub mod networks;
 pub mod service;
 pub mod shard;
 pub mod sharing;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use spand_core::networks::Outliers;
 use spand_core::sharing::TapId;
-use spand_core::window::table::Outliers;
 
 use super::engine_end::EngineCounts;
 

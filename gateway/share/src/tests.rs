@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use spand_core::config::{EngineConfig, WindowConfig};
 use spand_core::engine::Engine;
+use spand_core::networks::NetworkTable;
 use spand_core::sharing::{Addressed, GatewayId, HeldBack, Notice, Pseudonyms, Sharing as EngineSharing, TapId};
 use spand_core::types::{ConnectionId, Phase, SampleReason, WindowSample};
-use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::{Estimate, RuleKind};
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spand_core::estimate::NoEstimate;
-use spand_core::event::Withdrawal;
+use spand_core::networks::Withdrawal;
 use spand_core::service::ServiceSize;
 use spand_core::types::Trigger;
 use spand_proto::network::Network;

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use spand_core::networks::view::NetworkView;
 use spand_core::service::ServiceSize;
-use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;

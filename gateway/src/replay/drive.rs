@@ -9,7 +9,7 @@ use spand_core::config::{EngineConfig, FlowReports, WindowConfig};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
 use spand_core::flow::report::DirectionReport;
-use spand_core::window::view::NetworkView;
+use spand_core::networks::view::NetworkView;
 use spand_core::wire::Frame;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;

@@ -23,7 +23,7 @@ use spand_capture::{OpenError, Progress, SourceError, SourceStats};
 use spand_core::config::WindowConfig;
 use spand_core::counters::Counters;
 use spand_core::flow::report::DirectionReport;
-use spand_core::window::view::NetworkView;
+use spand_core::networks::view::NetworkView;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 

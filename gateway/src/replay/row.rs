@@ -7,8 +7,8 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use spand_core::flow::report::{DirectionReport, RttSummary};
+use spand_core::networks::view::NetworkView;
 use spand_core::types::WindowSample;
-use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
 use spand_proto::no_estimate::Reason;
 use spand_proto::operator::rfc3339_ns;

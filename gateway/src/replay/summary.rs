@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde::Serialize;
-use spand_core::window::view::NetworkView;
+use spand_core::networks::view::NetworkView;
 use spand_proto::network::Network;
 use spand_proto::no_estimate::Reason;
 use spand_proto::operator::rfc3339_ns;

@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::Result;
 use spand_core::config::WindowConfig;
 use spand_core::estimate::{NoEstimate, RobustRule, Rule};
+use spand_core::networks::NetworkTable;
 use spand_core::types::{Limiter, SampleReason, WindowSample};
-use spand_core::window::table::NetworkTable;
 use spand_proto::network::Network;
 
 use super::cell::Recording;

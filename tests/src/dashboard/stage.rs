@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use spand_confine::Confined;
 use spand_core::engine::Engine;
-use spand_core::event::{Event, Withdrawal};
+use spand_core::event::Event;
+use spand_core::networks::Withdrawal;
 use spand_core::sharing::GatewayId;
 use spand_gateway::api::{Access, Api, ApiConfig};
 use spand_gateway::config::Names;
@@ -218,7 +219,7 @@ impl Feeder {
         played.play(now, |engine| take_events(engine, published, &mut batch));
         made.drift(drift, now);
         while let Some(event) = made.table.poll_event() {
-            batch.events.push(event);
+            batch.events.push(event.into());
         }
         let (of_played, of_made) = (played.engine.changed_records(CHANGED), made.table.changed_records(CHANGED));
         let more = of_made.len() == CHANGED;

@@ -7,8 +7,8 @@ use std::num::NonZeroUsize;
 use anyhow::{Context, Result};
 use spand_core::config::WindowConfig;
 use spand_core::estimate::Rule;
+use spand_core::networks::NetworkTable;
 use spand_core::types::{LimitCounts, RttSum, WindowSample};
-use spand_core::window::table::NetworkTable;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use spand_core::estimate::Compared;
-use spand_core::event::{Event, Withdrawal};
+use spand_core::event::Event;
+use spand_core::networks::Withdrawal;
 use spand_gateway::publisher::{Batch, Kind, Part};
 use spand_proto::estimate::RuleKind;
 use spand_proto::opening::Opening;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use spand_core::event::{Event, Withdrawal};
+use spand_core::event::Event;
+use spand_core::networks::Withdrawal;
 use spand_gateway::publisher::{Batch, Part};
 use spand_tests::dashboard::browser::Browser;
 use spand_tests::dashboard::stage::Stage;

@@ -3,10 +3,10 @@ use std::path::Path;
 
 use spand_core::counters::Ignored;
 use spand_core::mem::FEW_BYTES;
+use spand_core::networks::traffic::NetworkTraffic;
+use spand_core::networks::view::NetworkView;
 use spand_core::service::ServiceSize;
 use spand_core::types::{LimitCounts, SampleRate};
-use spand_core::window::traffic::NetworkTraffic;
-use spand_core::window::view::NetworkView;
 use spand_gateway::config::{Config, EngineOptions, Memory};
 use spand_gateway::publisher::{MonotonicClock, Published};
 use spand_proto::made_up;

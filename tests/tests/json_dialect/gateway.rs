@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use spand_core::event::{Event, StartImminent, Withdrawal};
+use spand_core::event::{Event, StartImminent};
+use spand_core::networks::Withdrawal;
 use spand_core::service::ServiceSize;
 use spand_core::types::Trigger;
 use spand_gateway::api::paths;

@@ -4,8 +4,8 @@ use crate::config::Limits;
 use crate::event::Event;
 use crate::flow::table::FlowTable;
 use crate::mem::{FEW_BYTES, listed};
+use crate::networks::NetworkTable;
 use crate::service::ServiceTable;
-use crate::window::table::NetworkTable;
 use crate::wire::fragments_bytes;
 
 /// The most that an engine takes with its limits, in bytes.

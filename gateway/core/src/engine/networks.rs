@@ -9,11 +9,11 @@ use spand_proto::units::{Micros, Timestamp};
 use super::Engine;
 use crate::counters::Ignored;
 use crate::flow::sink::FlowSink;
+use crate::networks::view::NetworkView;
+use crate::networks::{NetworkTable, SharingCounts};
 use crate::types::{ConnectionId, Delivered, Flows, LimitCounts, RttSum, SenderId, SenderState, WindowSample};
 use crate::window::cells::{Cell, CellRefused};
 use crate::window::record::NetworkRecord;
-use crate::window::table::{NetworkTable, SharingCounts};
-use crate::window::view::NetworkView;
 
 impl FlowSink for NetworkTable {
     fn sample(&mut self, sample: &WindowSample) {
@@ -177,10 +177,10 @@ impl Engine {
 
     fn pass_events(&mut self) {
         while let Some(event) = self.networks.poll_event() {
-            self.queue_event(event);
+            self.queue_event(event.into());
         }
         while let Some(event) = self.services.poll_event() {
-            self.queue_event(event);
+            self.queue_event(event.into());
         }
         for _ in self.counters.networks_evicted..self.networks.evicted() {
             self.counters.ignore(Ignored::NoRoomNetwork);

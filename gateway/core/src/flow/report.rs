@@ -42,7 +42,7 @@ pub struct DirectionReport {
     pub acknowledged: bool,
     /// What was wrong with the times of the connection's records when a sample was refused for that.
     pub bad_times: Option<Ignored>,
-    /// What is shown of the direction by itself ([`FlowReports::Full`]).
+    /// What is shown of the direction by itself ([`crate::config::FlowReports::Full`]).
     pub details: Option<Box<DirectionDetails>>,
 }
 

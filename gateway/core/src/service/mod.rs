@@ -7,9 +7,9 @@
 mod histogram;
 mod table;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use spand_proto::units::Bytes;
+use spand_proto::units::{Bytes, Timestamp};
 
 pub(crate) use self::table::ServiceTable;
 
@@ -22,4 +22,28 @@ pub struct ServiceSize {
     pub quantile: Bytes,
     /// Transfers behind it, of the last half to whole hour; of one remote address at most three in half an hour.
     pub transfers: u32,
+}
+
+/// A whole transfer of a service inside.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TransferEnded {
+    /// Whose it was.
+    pub service: SocketAddr,
+    /// The receiver.
+    pub remote: IpAddr,
+    /// When it had ended.
+    pub at: Timestamp,
+    /// What was acknowledged of it.
+    pub size: Bytes,
+}
+
+/// What changed in the table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum ServiceEvent {
+    /// The size quantile of a service appeared, moved by more than the configured change, or was refreshed.
+    Size(ServiceSize),
+    /// A transfer ended, for the engine that keeps the services.
+    Ended(TransferEnded),
+    /// A service has no size quantile any more.
+    Forgotten(SocketAddr),
 }

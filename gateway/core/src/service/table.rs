@@ -7,10 +7,9 @@ use std::num::NonZeroUsize;
 use hashbrown::HashMap;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
-use super::ServiceSize;
 use super::histogram::{Histogram, SPAN, key_of};
+use super::{ServiceEvent, ServiceSize, TransferEnded};
 use crate::counters::{Counters, Ignored};
-use crate::event::{Event, TransferEnded};
 use crate::hash::SeededState;
 use crate::mem::{boxed, hashed, listed};
 use crate::recency::Recency;
@@ -59,7 +58,7 @@ pub(crate) struct ServiceTable {
     elsewhere: bool,
     hashing: SeededState,
     /// Taken after every frame, so no more than that leads to.
-    events: VecDeque<Event>,
+    events: VecDeque<ServiceEvent>,
 }
 
 #[derive(Debug)]
@@ -103,7 +102,7 @@ impl ServiceTable {
     /// A transfer of `size` payload bytes to `remote` ended.
     pub(crate) fn add(&mut self, service: SocketAddr, remote: IpAddr, at: Timestamp, size: Bytes) -> Added {
         if self.elsewhere {
-            self.events.push_back(Event::TransferEnded(TransferEnded { service, remote, at, size }));
+            self.events.push_back(ServiceEvent::Ended(TransferEnded { service, remote, at, size }));
             return Added::default();
         }
         let found = self.by_service.get(&service).copied();
@@ -142,7 +141,7 @@ impl ServiceTable {
     }
 
     /// The next event.
-    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+    pub(crate) fn poll_event(&mut self) -> Option<ServiceEvent> {
         self.events.pop_front()
     }
 
@@ -186,7 +185,7 @@ impl ServiceTable {
         self.recency.remove(slot);
         self.free.push(slot);
         if entry.announced.is_some() {
-            self.events.push_back(Event::ServiceForgotten(entry.service));
+            self.events.push_back(ServiceEvent::Forgotten(entry.service));
         }
     }
 
@@ -201,13 +200,13 @@ impl ServiceTable {
         let size = entry.size();
         let event = match (entry.announced, size) {
             (None, None) => return,
-            (Some(_), None) => Event::ServiceForgotten(entry.service),
+            (Some(_), None) => ServiceEvent::Forgotten(entry.service),
             (Some((announced_at, announced)), Some(size))
                 if at.since(announced_at) < refresh && !moved(announced, size.quantile, change) =>
             {
                 return;
             }
-            (_, Some(size)) => Event::ServiceSize(size),
+            (_, Some(size)) => ServiceEvent::Size(size),
         };
         entry.announced = size.map(|size| (at, size.quantile));
         self.events.push_back(event);
@@ -255,13 +254,13 @@ mod tests {
         added.iter().any(|added| added.evicted)
     }
 
-    fn events(table: &mut ServiceTable) -> Vec<Event> {
+    fn events(table: &mut ServiceTable) -> Vec<ServiceEvent> {
         std::iter::from_fn(|| table.poll_event()).collect()
     }
 
     fn announced(table: &mut ServiceTable) -> Vec<(u64, u32)> {
         let size = |event| match event {
-            Event::ServiceSize(size) => (size.quantile.0, size.transfers),
+            ServiceEvent::Size(size) => (size.quantile.0, size.transfers),
             other => panic!("{other:?}"),
         };
         events(table).into_iter().map(size).collect()
@@ -295,7 +294,7 @@ mod tests {
         assert!(add(&mut table, 3, at(3), 0, 1, 1 << 14), "the second has to go");
         events(&mut table);
         assert!(add(&mut table, 4, at(3), 0, 1, 1 << 14), "then the first");
-        assert_eq!(events(&mut table), [Event::ServiceForgotten(service(1))]);
+        assert_eq!(events(&mut table), [ServiceEvent::Forgotten(service(1))]);
         assert_eq!(table.by_service.len(), 2);
     }
 
@@ -308,7 +307,7 @@ mod tests {
         table.expire(at(3_604));
         assert_eq!(events(&mut table), []);
         table.expire(at(3_605));
-        assert_eq!(events(&mut table), [Event::ServiceForgotten(service(1))]);
+        assert_eq!(events(&mut table), [ServiceEvent::Forgotten(service(1))]);
         assert_eq!((table.poll_timeout(), table.sizes().len()), (None, 0));
     }
 
@@ -319,7 +318,7 @@ mod tests {
         add(&mut table, 1, at(3_000), 0, 1, 1 << 14);
         events(&mut table);
         add(&mut table, 1, at(5_000), 0, 1, 1 << 14);
-        assert_eq!(events(&mut table), [Event::ServiceForgotten(service(1))]);
+        assert_eq!(events(&mut table), [ServiceEvent::Forgotten(service(1))]);
     }
 
     /// The usual size of a service whose honest clients had `each` transfers of 30 kB to 3.8 MB, without and with one more

@@ -37,12 +37,12 @@ pub struct BucketOutcomes {
 
 impl BucketOutcomes {
     /// One more transfer is over.
-    pub(super) fn add_transfer(&mut self) {
+    pub(crate) fn add_transfer(&mut self) {
         self.seen = self.seen.saturating_add(1);
     }
 
     /// Counts why a loss or the end of a transfer gave no sample. Other reasons follow from these or are rare.
-    pub(super) fn add(&mut self, why: Ignored) {
+    pub(crate) fn add(&mut self, why: Ignored) {
         let reason = match why {
             Ignored::SlowStartLoss => Reason::SlowStartLoss,
             Ignored::Timeout => Reason::Timeout,
@@ -159,11 +159,11 @@ impl Bucket {
         Self { index, ..Self::default() }
     }
 
-    pub(super) fn add_loss(&mut self) {
+    pub(crate) fn add_loss(&mut self) {
         self.losses = self.losses.saturating_add(1);
     }
 
-    pub(super) fn add_limits(&mut self, limits: LimitCounts) {
+    pub(crate) fn add_limits(&mut self, limits: LimitCounts) {
         let counts = [&mut self.window_limited, &mut self.receiver_limited, &mut self.application_limited];
         for (count, more) in counts.into_iter().zip([limits.window, limits.receiver, limits.application]) {
             *count = count.saturating_add(u32::try_from(more).unwrap_or(u32::MAX));

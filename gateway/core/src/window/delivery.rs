@@ -26,7 +26,7 @@ pub(crate) struct Delivery {
 
 impl Delivery {
     /// Takes what was delivered until `at`, as spread evenly over its time.
-    pub(super) fn add(&mut self, at: Timestamp, delivered: Delivered) {
+    pub(crate) fn add(&mut self, at: Timestamp, delivered: Delivered) {
         let Delivered { since, bytes } = delivered;
         let last = bin_of(at);
         if bytes == 0 || self.newest.saturating_sub(last) >= BINS {

@@ -4,7 +4,7 @@ use spand_proto::units::{Micros, Timestamp};
 
 /// Transfers under way, the most there were in the span under way and in the one before, and the fewest among which a window was sampled.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Parallel {
+pub(crate) struct Parallel {
     now: u32,
     most: u32,
     most_before: u32,
@@ -20,26 +20,26 @@ const LEAST_SPANS: u64 = 4;
 
 impl Parallel {
     /// A transfer begins.
-    pub(super) fn begin(&mut self, at: Timestamp, span: Micros) {
+    pub(crate) fn begin(&mut self, at: Timestamp, span: Micros) {
         self.turn(at, span);
         self.now = self.now.saturating_add(1);
         self.most = self.most.max(self.now);
     }
 
     /// A transfer that began here ends.
-    pub(super) fn end(&mut self, at: Timestamp, span: Micros) {
+    pub(crate) fn end(&mut self, at: Timestamp, span: Micros) {
         self.turn(at, span);
         self.now = self.now.saturating_sub(1);
     }
 
     /// The most at once in the last one to two spans.
-    pub(super) fn most(mut self, at: Timestamp, span: Micros) -> u32 {
+    pub(crate) fn most(mut self, at: Timestamp, span: Micros) -> u32 {
         self.turn(at, span);
         self.most.max(self.most_before)
     }
 
     /// A window was sampled.
-    pub(super) fn sampled(&mut self, at: Timestamp, span: Micros) {
+    pub(crate) fn sampled(&mut self, at: Timestamp, span: Micros) {
         let (now, passed) = (self.now.max(1), at.since(self.least_began).0 / span.0.max(1));
         if passed >= LEAST_SPANS || self.least == 0 {
             self.least_before = if passed < 2 * LEAST_SPANS { self.least } else { 0 };
@@ -50,7 +50,7 @@ impl Parallel {
 
     /// The fewest among which a window was sampled in the last four to eight spans that had samples: this many had the share in parallel. At
     /// least one.
-    pub(super) fn at_samples(self) -> u32 {
+    pub(crate) fn at_samples(self) -> u32 {
         match (self.least, self.least_before) {
             (least, 0) => least.max(1),
             (least, before) => least.min(before),

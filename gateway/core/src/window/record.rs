@@ -126,13 +126,13 @@ impl NetworkRecord {
     }
 
     /// When the oldest bucket leaves the window; `None` where the record is empty.
-    pub(super) fn next_aged(&self, config: &WindowConfig) -> Option<Timestamp> {
+    pub(crate) fn next_aged(&self, config: &WindowConfig) -> Option<Timestamp> {
         let after = self.buckets.first()?.index.saturating_add(u64::from(config.buckets.get()));
         Some(Timestamp(after.saturating_mul(bucket_nanos(config.bucket))))
     }
 
     /// Whether what comes at `at` opens a new bucket.
-    pub(super) fn is_new_bucket(&self, at: Timestamp) -> bool {
+    pub(crate) fn is_new_bucket(&self, at: Timestamp) -> bool {
         self.buckets.last().is_none_or(|last| last.index < at.0 / bucket_nanos(self.bucket))
     }
 
@@ -216,7 +216,7 @@ impl NetworkRecord {
     }
 
     /// Drops what is older than the window at `now`.
-    pub(super) fn drop_aged(&mut self, now: Timestamp, config: &WindowConfig) {
+    pub(crate) fn drop_aged(&mut self, now: Timestamp, config: &WindowConfig) {
         let live = self.slice(now, config);
         let (buckets, contributions, rtts) = (live.buckets.len(), live.contributions.len(), live.rtts.len());
         self.buckets.drain(..self.buckets.len() - buckets);
@@ -235,7 +235,7 @@ fn push_tight<T>(all: &mut Vec<T>, one: T) {
 
 /// Inserts with little room to spare: most networks keep one or two of a kind, where a vector by itself makes room for
 /// four.
-pub(super) fn insert_tight<T>(all: &mut Vec<T>, place: usize, one: T) {
+pub(crate) fn insert_tight<T>(all: &mut Vec<T>, place: usize, one: T) {
     if all.len() == all.capacity() {
         all.reserve_exact((all.len() / 2).max(1));
     }
@@ -243,7 +243,7 @@ pub(super) fn insert_tight<T>(all: &mut Vec<T>, place: usize, one: T) {
 }
 
 /// Frees unused capacity. Otherwise every network would keep the memory of its busiest time.
-pub(super) fn give_back<T>(all: &mut Vec<T>) {
+pub(crate) fn give_back<T>(all: &mut Vec<T>) {
     if all.capacity() > all.len() + all.len() / 2 + 1 {
         all.shrink_to_fit();
     }
@@ -269,7 +269,7 @@ fn make_room(in_bucket: &mut [Contribution], index: u64, source: Source) -> Opti
     in_bucket.iter().position(|place| place.source == Some(source))
 }
 
-pub(super) fn is_aged(index: u64, now: Timestamp, config: &WindowConfig) -> bool {
+pub(crate) fn is_aged(index: u64, now: Timestamp, config: &WindowConfig) -> bool {
     index.saturating_add(u64::from(config.buckets.get())) <= now.0 / bucket_nanos(config.bucket)
 }
 

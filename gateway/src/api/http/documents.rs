@@ -3,7 +3,7 @@
 //! The fields have the names that `replay --format json` gives them (docs/api.md, "JSON").
 
 use serde::Serialize;
-use spand_core::window::view::NetworkView;
+use spand_core::networks::view::NetworkView;
 use spand_proto::no_estimate::{Outcomes, Reason};
 use spand_proto::operator::rfc3339_ms;
 use spand_proto::units::{Micros, Timestamp};

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::{Extension, Json};
 use serde::Serialize;
-use spand_core::window::view::NetworkView;
+use spand_core::networks::view::NetworkView;
 use spand_proto::operator::rfc3339_ms;
 use spand_proto::units::Micros;
 

@@ -7,7 +7,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::{Extension, Json};
-use spand_core::window::view::NetworkView;
+use spand_core::networks::view::NetworkView;
 use spand_proto::network::Network;
 
 use super::documents::{NetworkDocument, NetworksDocument, TrendDocument};

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use spand_core::window::view::NetworkView;
+use spand_core::networks::view::NetworkView;
 use spand_proto::units::Timestamp;
 
 /// What a list can be sorted by.
@@ -107,10 +107,10 @@ type Key = (Option<f64>, usize);
 mod tests {
     use proptest::prelude::*;
     use spand_core::estimate::NoEstimate;
+    use spand_core::networks::traffic::NetworkTraffic;
     use spand_core::types::LimitCounts;
     use spand_core::types::SampleRate;
     use spand_core::types::{Flow, Flows};
-    use spand_core::window::traffic::NetworkTraffic;
     use spand_proto::estimate::{Confidence, Estimate};
     use spand_proto::made_up;
     use spand_proto::network::Network;

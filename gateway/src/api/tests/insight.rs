@@ -5,7 +5,8 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use serde_json::Value;
-use spand_core::event::{StartImminent, Withdrawal};
+use spand_core::event::StartImminent;
+use spand_core::networks::Withdrawal;
 use spand_core::types::{ConnectionId, Phase, SampleReason, Trigger, WindowSample};
 use spand_proto::push::{AgentDescription, ApplyMethod, Subscription as Wish};
 use spand_proto::report::{Arm, ConnectionReport, PushCount, Report};

@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use ipnet::IpNet;
 
 use spand_core::mem::{allocated_for, boxed};
-use spand_core::window::view::NetworkView;
+use spand_core::networks::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::start::DEFAULT_INITIAL_WINDOW;

@@ -1,7 +1,7 @@
 //! When advice is taken back, when not, and how it returns.
 
+use spand_core::networks::traffic::NetworkTraffic;
 use spand_core::types::{LimitCounts, SampleRate};
-use spand_core::window::traffic::NetworkTraffic;
 use spand_proto::estimate::{Confidence, RuleKind};
 use spand_proto::no_estimate::Outcomes;
 use spand_proto::opening::Opening;

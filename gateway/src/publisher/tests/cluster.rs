@@ -159,7 +159,7 @@ fn crowd(here: u32, all: u32) -> Event {
         parallel_here: here,
         followed: spand_core::types::SampleRate::ALL,
         outcomes: Outcomes::default(),
-        traffic: spand_core::window::traffic::NetworkTraffic::default(),
+        traffic: spand_core::networks::traffic::NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
         newest: None,

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use spand_core::event::{Event, StartImminent, Withdrawal};
+use spand_core::event::{Event, StartImminent};
+use spand_core::networks::Withdrawal;
+use spand_core::networks::view::NetworkView;
 use spand_core::service::ServiceSize;
 use spand_core::types::Trigger;
-use spand_core::window::view::NetworkView;
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::network::Network;
 use spand_proto::push::{EstimateUpdate, Update, UpdateEvent, WithdrawalReason};

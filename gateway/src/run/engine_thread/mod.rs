@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use spand_core::counters::Ignored;
 use spand_core::engine::Engine;
-use spand_core::event::{Event, TransferEnded};
+use spand_core::event::Event;
+use spand_core::service::TransferEnded;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::capture::Captures;

@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use spand_core::config::{Limits, WindowConfig};
-use spand_core::event::{Event, Withdrawal};
+use spand_core::event::Event;
+use spand_core::networks::{NetworkTable, Withdrawal};
 use spand_core::types::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::window::record::NetworkRecord;
-use spand_core::window::table::NetworkTable;
 use spand_core::wire::Frame;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;

@@ -21,9 +21,9 @@ use std::net::IpAddr;
 use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
 
 use spand_core::config::WindowConfig;
+use spand_core::networks::NetworkTable;
 use spand_core::types::{ConnectionId, LimitCounts, Phase, RttSum, SampleReason, SenderId, SenderState, WindowSample};
 use spand_core::window::live::losses::LossCount;
-use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::start::{Mode, Shape, StartPolicy, StartRequest, TransferSize, start};

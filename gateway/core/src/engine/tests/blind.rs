@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::window::traffic::NetworkTraffic;
-use crate::window::view::NetworkView;
+use crate::networks::traffic::NetworkTraffic;
+use crate::networks::view::NetworkView;
 
 /// Two transfers of a connection, each a round trip long and ended by silence; the first gives its sample at 1.5 s.
 fn exchange() -> Vec<Segment> {

@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use spand_proto::network::Network;
 
 use super::*;
-use crate::event::Withdrawal;
+use crate::networks::Withdrawal;
 
 fn list(prefixes: &[&str]) -> Vec<IpNet> {
     prefixes.iter().map(|prefix| prefix.parse().unwrap()).collect()

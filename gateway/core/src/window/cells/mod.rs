@@ -43,7 +43,7 @@ pub(crate) struct Foreign {
     /// Buckets whose part of `merged` is not what follows any more.
     stale: SmallVec<[u64; 4]>,
     /// Contributions that had no room in a merged bucket.
-    pub(super) crowded_out: u64,
+    pub(crate) crowded_out: u64,
 }
 
 /// What became of a cell.

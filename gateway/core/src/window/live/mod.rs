@@ -129,7 +129,7 @@ impl LiveSenders {
     }
 
     /// Heap memory, its own included.
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         boxed::<Self>() + allocated_for::<LiveSender>(self.senders.capacity())
     }
 

@@ -4,13 +4,13 @@ use std::num::NonZeroUsize;
 use ipnet::IpNet;
 use proptest::prelude::*;
 use spand_core::config::WindowConfig;
+use spand_core::networks::NetworkTable;
 use spand_core::sharing::{Pseudonyms, Sharing};
 use spand_core::types::{
     ConnectionId, LimitCounts, Phase, RttSum, SampleRate, SampleReason, SenderId, Trigger, WindowSample,
 };
 use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, Source};
 use spand_core::window::cells::Digest;
-use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Bytes, Timestamp, Window};
 use strum::VariantArray;

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spand_core::mem::treed;
-use spand_core::window::view::NetworkView;
+use spand_core::networks::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;

@@ -9,11 +9,11 @@ use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use super::*;
+use crate::networks::NetworkTable;
+use crate::networks::twin::{START, network, sample};
 use crate::sharing::{Pseudonyms, Sharing};
 use crate::types::{ConnectionId, LimitCounts, RttSum, SampleRate, SampleReason, WindowSample};
 use crate::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, Source};
-use crate::window::table::NetworkTable;
-use crate::window::table::twin::{START, network, sample};
 
 mod forged;
 

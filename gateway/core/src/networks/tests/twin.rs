@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::networks::twin::{Input, Pair, feed};
 use crate::types::Limiter;
-use crate::window::table::twin::{Input, Pair, feed};
 
 fn anything() -> impl Strategy<Value = Input> {
     use SampleReason::{Ecn, End, EndAppLimited, EndReceiverLimited, Loss};

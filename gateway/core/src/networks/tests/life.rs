@@ -20,7 +20,7 @@ fn an_estimate_appears_moves_and_is_refreshed() {
     assert_eq!(shares(&events(&mut table)), []);
     assert!(table.expire(seconds(22), 10));
     let refreshed = events(&mut table);
-    assert!(matches!(&refreshed[..], [Event::Estimate(estimate)] if estimate.refreshed == seconds(3)));
+    assert!(matches!(&refreshed[..], [NetworkEvent::Estimate(estimate)] if estimate.refreshed == seconds(3)));
     assert!(table.expire(seconds(250), 10), "nothing new, nothing announced");
     assert_eq!(events(&mut table), []);
 }
@@ -79,8 +79,8 @@ fn networks_handed_over_are_announced_and_not_evaluated_again() {
     assert_eq!(shares(&events(&mut table)), [], "it waits for its look at 100 ms");
     assert_eq!(table.changed_networks(10, ms(60)).len(), 1);
     let handed_over = events(&mut table);
-    let [Event::Network(view)] = handed_over.as_slice() else { panic!("one event of each: {handed_over:?}") };
-    assert_eq!(shares(&[Event::estimate(view.estimate.clone().unwrap())]), [Ok(17.5)]);
+    let [NetworkEvent::Network(view)] = handed_over.as_slice() else { panic!("one event of each: {handed_over:?}") };
+    assert_eq!(shares(&[NetworkEvent::Estimate(Box::new(view.estimate.clone().unwrap()))]), [Ok(17.5)]);
     assert!(table.expire(ms(100), 10));
     assert_eq!(table.poll_timeout(), Some(ms(160)), "a look later than the last evaluation");
 }
@@ -119,7 +119,7 @@ fn a_changed_round_trip_time_is_announced_within_a_second() {
     table.add_rounds(network(1), seconds(5), HOST, RttSum::of(Micros(60_000)), LimitCounts::default());
     assert!(table.expire(seconds(6), 10));
     let rtt = events(&mut table).into_iter().map(|event| match event {
-        Event::Estimate(estimate) => estimate.rtt_mean,
+        NetworkEvent::Estimate(estimate) => estimate.rtt_mean,
         other => panic!("{other:?}"),
     });
     assert_eq!(rtt.collect::<Vec<_>>(), [Some(Micros(56_000))]);
@@ -136,7 +136,7 @@ fn what_the_empty_path_holds_is_in_the_estimate_and_announced_as_far_as_it_decid
         table.add_rounds(network(1), seconds(second), HOST, RttSum::of(Micros(50_000)), LimitCounts::default());
         assert!(table.expire(seconds(second + 1), 10));
         let bdps = events(&mut table).into_iter().map(|event| match event {
-            Event::Estimate(estimate) => estimate.bdp.map(Window::half_bytes),
+            NetworkEvent::Estimate(estimate) => estimate.bdp.map(Window::half_bytes),
             other => panic!("{other:?}"),
         });
         bdps.collect::<Vec<_>>()

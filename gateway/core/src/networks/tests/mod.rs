@@ -21,19 +21,19 @@ fn end(n: u8, at: Timestamp, segments: f64, connection: u64) -> WindowSample {
     sample(n, at, segments, connection, SampleReason::End)
 }
 
-fn events(table: &mut NetworkTable) -> Vec<Event> {
+fn events(table: &mut NetworkTable) -> Vec<NetworkEvent> {
     std::iter::from_fn(|| table.poll_event()).collect()
 }
 
 const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-fn shares(events: &[Event]) -> Vec<Result<f64, Withdrawal>> {
+fn shares(events: &[NetworkEvent]) -> Vec<Result<f64, Withdrawal>> {
     events
         .iter()
         .map(|event| match event {
-            Event::Estimate(estimate) => Ok(estimate.share.bytes() / 1_000.0),
-            Event::Withdrawn { reason, .. } => Err(*reason),
-            other => panic!("the table has no event like {other:?}"),
+            NetworkEvent::Estimate(estimate) => Ok(estimate.share.bytes() / 1_000.0),
+            NetworkEvent::Withdrawn { reason, .. } => Err(*reason),
+            other @ NetworkEvent::Network(_) => panic!("no view was asked for: {other:?}"),
         })
         .collect()
 }

@@ -4,10 +4,10 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-use super::record::{bucket_nanos, give_back, insert_tight, is_aged};
 use crate::config::WindowConfig;
 use crate::mem::{allocated_for, boxed};
 use crate::types::Flows;
+use crate::window::record::{bucket_nanos, give_back, insert_tight, is_aged};
 
 /// The traffic of one network at one moment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -1,14 +1,16 @@
 //! When an estimate is announced: it appeared, changed, was refreshed, or removed.
 
 use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
 use spand_proto::start::CROWD_THRESHOLD;
 use spand_proto::units::{Micros, Timestamp, Window};
+use strum::IntoStaticStr;
 
 use super::slots::Slot;
+use super::view::NetworkView;
 use super::{Entry, NetworkTable};
 use crate::config::WindowConfig;
 use crate::estimate::NoEstimate;
-use crate::event::{Event, Withdrawal};
 use crate::types::WindowSample;
 
 /// Shortest time between two evaluations of a network to which only round-trip times come.
@@ -19,6 +21,43 @@ const SAMPLE_LOOK: Micros = Micros::from_millis(100);
 /// And for every contribution in its record: an evaluation goes through them all, so a network costs the same time per second
 /// whatever its window holds; the fuller it is, the less a sample changes it. A full window of 30 buckets is evaluated once a second.
 const CONTRIBUTION_LOOK: Micros = Micros::from_millis(2);
+
+/// What changed in the table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NetworkEvent {
+    /// An estimate appeared, moved by more than the configured change, or was refreshed.
+    Estimate(Box<Estimate>),
+    /// The state of a network that changed, at its turn ([`NetworkTable::changed_networks`]), with its estimate.
+    Network(Box<NetworkView>),
+    /// A network has no estimate any more.
+    Withdrawn {
+        /// The network.
+        network: Network,
+        /// Why.
+        reason: Withdrawal,
+    },
+}
+
+/// Why an estimate was withdrawn.
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq)]
+#[strum(serialize_all = "snake_case")]
+pub enum Withdrawal {
+    /// Nothing new within the age limit.
+    Expired,
+    /// Too few samples or connections are left in the window.
+    TooFew,
+    /// The table of networks was full.
+    Evicted,
+    /// The administrator's prefixes make no such network any more.
+    Administrator,
+}
+
+impl Withdrawal {
+    /// Its stable name.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
 
 /// What was announced of a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,7 +125,7 @@ impl NetworkTable {
         slot: Slot,
         estimate: Result<Estimate, NoEstimate>,
         now: Timestamp,
-    ) -> Option<Event> {
+    ) -> Option<NetworkEvent> {
         let entry = self.slots.get_mut(slot)?;
         entry.considered = Some(now);
         let event = match estimate {
@@ -169,7 +208,7 @@ impl NetworkTable {
 }
 
 impl Entry {
-    fn announce(&mut self, estimate: Estimate, now: Timestamp, config: &WindowConfig) -> Option<Event> {
+    fn announce(&mut self, estimate: Estimate, now: Timestamp, config: &WindowConfig) -> Option<NetworkEvent> {
         let last = Values::of(&estimate);
         let moved = match self.announced {
             Some(announced)
@@ -186,11 +225,11 @@ impl Entry {
         };
         self.announced = Some(Announced { last, moved, at: now });
         self.has_new_samples = false;
-        Some(Event::estimate(estimate))
+        Some(NetworkEvent::Estimate(Box::new(estimate)))
     }
 
-    fn withdraw(&mut self, reason: Withdrawal) -> Option<Event> {
-        self.announced.take().map(|_| Event::Withdrawn { network: self.network, reason })
+    fn withdraw(&mut self, reason: Withdrawal) -> Option<NetworkEvent> {
+        self.announced.take().map(|_| NetworkEvent::Withdrawn { network: self.network, reason })
     }
 
     fn has_samples(&self, now: Timestamp, config: &WindowConfig) -> bool {

@@ -3,9 +3,8 @@
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
-use super::NetworkTable;
+use super::{NetworkEvent, NetworkTable, Withdrawal};
 use crate::estimate::NoEstimate;
-use crate::event::{Event, Withdrawal};
 use crate::sharing::Pseudonyms;
 use crate::types::ConnectionId;
 use crate::window::record::NetworkRecord;
@@ -52,9 +51,9 @@ impl NetworkTable {
                 (Some(slot), Some(view)) => {
                     let estimate = view.estimate.clone().ok_or(view.why_not.unwrap_or(NoEstimate::Expired));
                     self.consider_estimate(slot, estimate, now);
-                    Event::Network(Box::new(view))
+                    NetworkEvent::Network(Box::new(view))
                 }
-                _ => Event::Withdrawn { network: *network, reason: Withdrawal::Evicted },
+                _ => NetworkEvent::Withdrawn { network: *network, reason: Withdrawal::Evicted },
             };
             self.events.push_back(event);
         }

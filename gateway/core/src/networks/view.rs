@@ -2,19 +2,25 @@
 //!
 //! A value: it does not age by itself, so moments are kept rather than ages.
 
-use spand_proto::estimate::Estimate;
+use spand_proto::estimate::{Estimate, RuleKind};
 use spand_proto::network::Network;
 use spand_proto::no_estimate::{Explanation, Outcomes, Reason};
 use spand_proto::units::{Micros, Timestamp};
 
-use super::cells::Seen;
-use super::live::LiveView;
-use super::record::NetworkRecord;
-use super::table::Rules;
 use super::traffic::NetworkTraffic;
 use crate::config::WindowConfig;
-use crate::estimate::{self, Compared, Counts, NoEstimate};
+use crate::estimate::{self, Compared, Counts, NoEstimate, Rule};
 use crate::types::{Flows, LimitCounts, SampleRate};
+use crate::window::cells::Seen;
+use crate::window::live::LiveView;
+use crate::window::record::NetworkRecord;
+
+/// The rule in force, and those whose answers are shown beside it.
+#[derive(Debug)]
+pub(super) struct Rules {
+    pub(super) in_force: &'static dyn Rule,
+    pub(super) compared: Vec<RuleKind>,
+}
 
 /// What the window of a network holds, with the estimate made of it or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]

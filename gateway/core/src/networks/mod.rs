@@ -1,4 +1,8 @@
 //! The table of networks: bounded, aged by packet time, and the source of every event about an estimate.
+//!
+//! A [`NetworkTable`] takes samples, round-trip times, losses and limits, keeps them in the window of their network
+//! ([`crate::window`]), evaluates the rule ([`crate::estimate`]) where one of them changed it, and announces when an
+//! estimate appeared, changed, was refreshed or removed. Independent of connections, packets, hosts and subscribers.
 
 mod announce;
 mod changes;
@@ -8,8 +12,10 @@ mod share;
 mod slots;
 #[cfg(test)]
 mod tests;
+pub mod traffic;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod twin;
+pub mod view;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -20,29 +26,29 @@ use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
 use self::announce::Announced;
+pub use self::announce::{NetworkEvent, Withdrawal};
 use self::changes::Changes;
 use self::recent::Recent;
 pub use self::share::{Outliers, SeenByBoth, SharingCounts};
 use self::share::{SharedEntry, TableSharing};
 use self::slots::{Slot, Slots};
-use super::bucket::{Bucket, BucketOutcomes};
-use super::cells::Foreign;
-use super::delivery::Delivery;
-use super::live::losses::LossCount;
-use super::live::{LiveSenders, LiveView};
-use super::parallel::Parallel;
-use super::record::NetworkRecord;
-use super::traffic::TrafficRing;
-use super::view::NetworkView;
+use self::traffic::TrafficRing;
+use self::view::{NetworkView, Rules};
 use crate::config::{Limits, WindowConfig};
 use crate::counters::Ignored;
 use crate::estimate::{self, Known, NoEstimate, Rule};
-use crate::event::{Event, Withdrawal};
 use crate::mem::{Account, bytes, treed};
 use crate::types::{
     Delivered, Flows, LimitCounts, RecentSampleRate, RttSum, SampleRate, SampleReason, SenderId, SenderState,
     WindowSample,
 };
+use crate::window::bucket::{Bucket, BucketOutcomes};
+use crate::window::cells::Foreign;
+use crate::window::delivery::Delivery;
+use crate::window::live::losses::LossCount;
+use crate::window::live::{LiveSenders, LiveView};
+use crate::window::parallel::Parallel;
+use crate::window::record::NetworkRecord;
 
 /// Windows of all networks.
 ///
@@ -56,7 +62,7 @@ pub struct NetworkTable {
     slots: Slots,
     changes: Changes,
     recent: Recent,
-    events: VecDeque<Event>,
+    events: VecDeque<NetworkEvent>,
     evicted: u64,
     shared: u64,
     rtts_shared: u64,
@@ -67,13 +73,6 @@ pub struct NetworkTable {
     kept: RecentSampleRate,
     memory: Account,
     sharing: Option<Box<TableSharing>>,
-}
-
-/// The rule in force, and those whose answers are shown beside it.
-#[derive(Debug)]
-pub(super) struct Rules {
-    pub(super) in_force: &'static dyn Rule,
-    pub(super) compared: Vec<RuleKind>,
 }
 
 /// What is kept of senders under way.
@@ -358,7 +357,7 @@ impl NetworkTable {
     }
 
     /// The oldest event not taken yet. Each call above adds at most as many as networks it touched: take them after it.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<NetworkEvent> {
         self.events.pop_front()
     }
 
