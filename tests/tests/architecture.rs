@@ -94,6 +94,12 @@ const OWNED: &[(&str, &str)] = &[
     ("plotters", "spand-tests"),
 ];
 
+/// Files and folders of `gateway/core/src`: none imports what stands to its right. The tests of each are free.
+const CORE_ORDER: [&str; 18] = [
+    "mem", "hash", "recency", "types", "counters", "sharing", "config", "wire", "service", "flow", "window",
+    "encoding", "estimate", "networks", "shard", "event", "engine", "fuzzing",
+];
+
 #[test]
 fn direct_dependencies_are_the_allowed_ones() {
     let metadata = metadata();
@@ -119,6 +125,34 @@ fn nobody_reaches_what_is_forbidden_to_it() {
             assert!(!reached.contains(*crate_name), "{name} reaches {crate_name}, but {why}");
         }
     }
+}
+
+#[test]
+fn no_module_of_the_core_imports_what_stands_to_its_right() {
+    let root = workspace().join("gateway/core/src");
+    let (mut seen, mut imports) = (BTreeSet::new(), 0);
+    for path in rust_files(&root) {
+        let file = path.strip_prefix(&root).unwrap().with_extension("");
+        let parts: Vec<_> = file.iter().map(|part| part.to_str().unwrap()).collect();
+        if parts == ["lib"] || parts.contains(&"tests") {
+            continue;
+        }
+        let file = format!("gateway/core/src/{}.rs", file.display());
+        let place = |module: &str| {
+            let place = CORE_ORDER.iter().position(|other| *other == module);
+            place.unwrap_or_else(|| panic!("{file} is in or imports `{module}`, which CORE_ORDER does not have"))
+        };
+        let own = place(parts[0]);
+        seen.insert(own);
+        let text = fs::read_to_string(&path).unwrap();
+        let depth = parts.iter().filter(|part| **part != "mod").count();
+        for module in modules_named(&text, depth) {
+            assert!(place(module) <= own, "{file} imports `{module}`, which stands to the right of `{}`", parts[0]);
+            imports += 1;
+        }
+    }
+    assert_eq!(seen.len(), CORE_ORDER.len(), "CORE_ORDER has what the core has not");
+    assert!(imports > 200, "only {imports} imports found: the walk is broken");
 }
 
 #[test]
@@ -231,6 +265,21 @@ fn reachable(name: &str) -> BTreeSet<String> {
         .filter_map(|line| line.split_whitespace().next())
         .map(str::to_owned)
         .collect()
+}
+
+/// The modules below the root of its crate that a file names in its code, as of `crate` or, `depth` modules below it, of `super`.
+fn modules_named(text: &str, depth: usize) -> impl Iterator<Item = &str> {
+    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let roots = ["crate::".to_owned(), "super::".repeat(depth)];
+    lines.flat_map(move |line| {
+        let paths = roots.iter().flat_map(|root| line.match_indices(root.as_str()));
+        let whole = paths.filter(|(at, _)| !line[..*at].ends_with(|before| is_of_name(before) || before == ':'));
+        let names =
+            whole.map(|(at, root)| line[at + root.len()..].split(|c| !is_of_name(c)).next().unwrap_or_default());
+        names.collect::<Vec<_>>()
+    })
 }
 
 fn rust_files(dir: &Path) -> Vec<PathBuf> {

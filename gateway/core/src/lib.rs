@@ -6,6 +6,9 @@
 //!
 //! Does not read a clock, a file or a socket, start a thread, hold a global, or allocate per packet. Nothing from the
 //! network makes it panic, and everything that grows has a limit and a counter ([`counters`]).
+//!
+//! Modules stand in an order, from accounts of memory to the engine, in which none imports what stands to its right
+//! (`docs/ARCHITECTURE.md`).
 
 #![forbid(unsafe_code)]
 
