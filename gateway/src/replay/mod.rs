@@ -27,6 +27,7 @@ use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
+pub use crate::names::Names;
 pub use command::{Arguments, Format, TunnelKinds, run};
 pub use drive::{Options, replay};
 pub use moments::{Moment, Moments, NotAMoment};
