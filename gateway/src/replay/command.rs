@@ -1,11 +1,13 @@
 //! The command `replay`: its arguments, and what it says on standard error.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use spand_capture::Progress;
 use spand_core::config::{EngineConfig, Limits, TunnelKind, Tunnels};
 use spand_core::flow::report::FlowReports;
@@ -17,7 +19,6 @@ use strum::VariantArray;
 
 use super::moments::parse_interval;
 use super::output::{Output, Show, Sort, Width, ignored, other_protocols};
-use super::progress::Bar;
 use super::{Moment, Moments, Options, Report, Sink, State, replay};
 use crate::config::{Config, EngineOptions};
 use crate::descriptors;
@@ -219,6 +220,43 @@ impl FromStr for TunnelKinds {
             Ok(tunnels.from_anyone((kind, port.get())))
         };
         text.split(',').try_fold(Tunnels::NONE, add).map(Self)
+    }
+}
+
+/// A replay shorter than this shows nothing.
+const BAR_AFTER: Duration = Duration::from_secs(1);
+
+/// A bar on standard error; nothing where that is not a terminal.
+#[derive(Debug)]
+struct Bar {
+    started: Instant,
+    /// `None` before that.
+    shown: Option<ProgressBar>,
+    terminal: bool,
+}
+
+impl Bar {
+    fn new() -> Self {
+        Self { started: Instant::now(), shown: None, terminal: io::stderr().is_terminal() }
+    }
+
+    fn update(&mut self, progress: Progress) {
+        if !self.terminal || self.started.elapsed() < BAR_AFTER {
+            return;
+        }
+        let bar = self.shown.get_or_insert_with(|| {
+            let bar = ProgressBar::with_draw_target(Some(progress.total_bytes), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{bar:40} {bytes} of {total_bytes}, {eta} left");
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        bar.set_position(progress.done_bytes);
+    }
+
+    /// Removes the bar, so that nothing of it stays between the lines of the result.
+    fn clear(&mut self) {
+        if let Some(bar) = self.shown.take() {
+            bar.finish_and_clear();
+        }
     }
 }
 

@@ -10,7 +10,6 @@ mod command;
 mod drive;
 mod moments;
 mod output;
-mod progress;
 mod row;
 mod summary;
 mod traffic;
