@@ -24,6 +24,7 @@ pub mod opening;
 mod other_protocols;
 mod password;
 #[cfg(test)]
+#[path = "../share/src/patience.rs"]
 mod patience;
 pub mod publisher;
 pub mod replay;

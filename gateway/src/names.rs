@@ -17,9 +17,9 @@ use crate::config::{Names as Config, PrefixListError, read_prefixes};
 /// Longest name that is kept, in characters.
 const MAX_CHARACTERS: usize = 64;
 
-/// The names in force. A database is held as it is in its file. It reads no network's traffic and changes no estimate.
+/// What networks are called. A database is held as it is in its file. It reads no network's traffic and changes no estimate.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub struct Names {
     list: JointPrefixMap<IpNet, Box<str>>,
     systems: Option<Reader<Vec<u8>>>,
 }
@@ -132,6 +132,11 @@ fn read_list(path: &Path) -> Result<JointPrefixMap<IpNet, Box<str>>, PrefixListE
         }
     })?;
     Ok(list)
+}
+
+/// A name as a table for people has it: twenty characters, none of which moves the cursor.
+pub(crate) fn in_short(name: &str) -> String {
+    name.replace(char::is_control, "\u{fffd}").chars().take(20).collect()
 }
 
 fn shortened(name: &str) -> String {

@@ -7,7 +7,7 @@ use spand_capture::open_file;
 use spand_core::config::{EngineConfig, Limits, Tunnels};
 use spand_core::counters::{Ignored, ProtocolNumber};
 use spand_core::types::TunnelKind;
-use spand_gateway::replay::{Format, Moments, Options, Output, Report, Show, Sink, State, Width, replay};
+use spand_gateway::replay::{Format, Moments, Names, Options, Output, Report, Show, Sink, State, Width, replay};
 use spand_tests::corpus;
 
 const PACKETS: u64 = 400;
@@ -29,7 +29,8 @@ fn replayed(file: &Path, tunnels: Tunnels) -> Report {
 }
 
 fn printed(report: &Report, format: Format) -> String {
-    let show = Show { format, mss: None, flows: false, moments: false, sort: None, width: Width::UNLIMITED };
+    let (width, names) = (Width::UNLIMITED, Names::default());
+    let show = Show { format, mss: None, flows: false, moments: false, sort: None, width, names };
     let mut bytes = Vec::new();
     Output::new(&mut bytes, show).end(report).expect("memory takes all");
     String::from_utf8(bytes).expect("UTF-8")

@@ -11,7 +11,6 @@ use crate::capabilities::Capabilities;
 mod bbr;
 mod btf;
 mod jit;
-mod mounts;
 
 pub(crate) use bbr::{Lack, Prototype, bbr};
 pub(crate) use jit::{Jit, jit};
@@ -114,7 +113,22 @@ fn ipv6() -> Finding {
 /// Where version 2 cgroups are mounted.
 pub(crate) fn cgroup2_mount() -> Option<PathBuf> {
     let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    mounts::cgroup2(&text).map(PathBuf::from)
+    cgroup2(&text).map(PathBuf::from)
+}
+
+/// The mount point of cgroup v2 in the text of `/proc/self/mountinfo` (proc(5)), octal escapes resolved.
+fn cgroup2(mountinfo: &str) -> Option<String> {
+    mountinfo.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let kind = after.split_whitespace().next()?;
+        (kind == "cgroup2").then(|| before.split_whitespace().nth(4).map(unescape))?
+    })
+}
+
+fn unescape(path: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .iter()
+        .fold(path.to_owned(), |path, (from, to)| path.replace(from, to))
 }
 
 fn cgroup() -> Finding {
@@ -222,5 +236,18 @@ mod tests {
     fn a_kernel_that_skips_programs_is_known_by_a_whole_name() {
         assert!(skips_programs(b"\xeb\x9f\0init_private\0init_owned\0load_time\0"));
         assert!(!skips_programs(b"\xeb\x9f\0init_private\0not_init_owned\0init_owned_by\0load_time\0"));
+    }
+
+    #[test]
+    fn cgroup2_is_found_beside_v1_and_with_optional_fields() {
+        let text = "\
+            25 20 0:22 / /sys/fs/cgroup/cpu rw,nosuid shared:9 - cgroup cgroup rw,cpu\n\
+            26 20 0:23 / /sys/fs/my\\040groups rw,nosuid shared:10 master:3 - cgroup2 cgroup2 rw\n";
+        assert_eq!(cgroup2(text).as_deref(), Some("/sys/fs/my groups"));
+    }
+
+    #[test]
+    fn nonsense_is_no_mount() {
+        assert_eq!(cgroup2("26 20 - cgroup2\nrubbish\n\n - "), None);
     }
 }

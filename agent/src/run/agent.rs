@@ -23,7 +23,6 @@ use super::changes::ChangeLog;
 use super::explain::with_gateways_reason;
 use super::gateway::GatewayWatch;
 use super::pushes::PushWatch;
-use super::room::RoomWatch;
 use super::seen::SeenWatch;
 use crate::apply::{Applier, Decided, Desired, DesiredStarts, Ended, Inputs, Outcome, Skipped, StartReason};
 use crate::clock::{self, Clock};
@@ -384,4 +383,41 @@ fn counts_as_left(reason: Reason) -> bool {
 
 fn is_in_force(applier: &impl Applier, network: Network) -> bool {
     matches!(applier.outcome(network), Some(Outcome::InForce { .. }))
+}
+
+/// Time between two lines about a table of networks that is full.
+const ROOM_REMINDER: Micros = Micros::from_secs(600);
+
+/// When the log has such a line, and what was logged.
+#[derive(Debug, Default)]
+struct RoomWatch {
+    counted: u64,
+    logged: Option<Timestamp>,
+}
+
+impl RoomWatch {
+    /// Takes the number of networks so far that had no room, where the table is full. Gives how many are new, when that is worth a line.
+    fn on_tick(&mut self, without_room: u64, now: Timestamp) -> Option<u64> {
+        let new = without_room.saturating_sub(self.counted);
+        if new == 0 || self.logged.is_some_and(|logged| now.since(logged) < ROOM_REMINDER) {
+            return None;
+        }
+        (self.counted, self.logged) = (without_room, Some(now));
+        Some(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_table_is_a_line_at_once_and_every_ten_minutes_while_it_lasts() {
+        let mut room = RoomWatch::default();
+        let at = |second: u64| Timestamp::from_micros(1_000_000 * (1 + second));
+        let lines: Vec<_> = (0..1_300).filter_map(|second| room.on_tick(5 * (second + 1), at(second))).collect();
+        assert_eq!(lines, [5, 3_000, 3_000]);
+        assert_eq!(room.on_tick(6_500, at(2_000)), Some(495));
+        assert_eq!(room.on_tick(6_500, at(9_000)), None, "nothing new");
+    }
 }

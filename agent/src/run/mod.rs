@@ -25,7 +25,6 @@ mod gateway;
 mod needs;
 mod pause;
 mod pushes;
-mod room;
 mod scrape;
 mod seen;
 mod status;

@@ -10,5 +10,10 @@ mod reload;
 mod route;
 #[cfg(test)]
 mod subscriber;
+/// What these tests share: a gateway that sends what a test sets, and network namespaces.
 #[cfg(test)]
-mod support;
+mod support {
+    pub(crate) mod agent;
+    pub(crate) mod gateway;
+    pub(crate) mod namespace;
+}

@@ -13,6 +13,7 @@ const PAUSE = 150;
 
 const COLUMNS = [
   { sort: "prefix", name: "Network" },
+  { name: "Name", kind: "called" },
   { sort: "wc", name: "Share", kind: "n" },
   { name: "spread, seg", kind: "n wide far" },
   { name: "5 min", kind: "trend wide" },
@@ -23,7 +24,7 @@ const COLUMNS = [
   { name: "In", kind: "n mid rate" },
   { sort: "loss", name: "Out loss", kind: "n mid rate" },
   { sort: "samples", name: "Samples", kind: "n mid" },
-  { sort: "losses", name: "Losses", kind: "n wide" },
+  { sort: "losses", name: "Losses", kind: "n wide spare" },
   { sort: "confidence", name: "Confidence", kind: "n mid" },
   { sort: "age", name: "Age", kind: "n" },
 ];
@@ -45,6 +46,8 @@ export function networks(failed) {
       if (chosen.search) asked.set("search", chosen.search);
       if (chosen.estimate) asked.set("estimate", chosen.estimate);
       const page = await get(`/v1/networks?${asked}`, signal);
+      // Once shown the column stays, so that none jumps while somebody scrolls.
+      if (page.networks.some((one) => named(one) !== null)) list.element.classList.add("named");
       return { rows: page.networks, total: page.total };
     },
     loaded: (total) => say(found, `${count(total)} ${total === 1 ? "network" : "networks"}`),
@@ -111,35 +114,43 @@ export function networks(failed) {
 function line() {
   const cells = COLUMNS.map(({ kind }, place) => h(place === 0 ? "th" : "td", { class: kind, scope: place === 0 ? "row" : null }));
   cells[0].append(h("a", {}));
-  for (const place of [3, 6]) cells[place].append(svg("svg", { viewBox: "0 0 60 18", "aria-hidden": "true" }, svg("polyline", {})));
+  for (const place of [4, 7]) cells[place].append(svg("svg", { viewBox: "0 0 60 18", "aria-hidden": "true" }, svg("polyline", {})));
   return h("tr", {}, cells);
+}
+
+/** The operator's name for a network, else that of who announces it. */
+function named(one) {
+  return one.name ?? called(one);
 }
 
 function fill(row, one) {
   const cells = row.children;
   const link = cells[0].firstChild;
   say(link, one.prefix);
-  mark(link, "title", [one.prefix, one.name, called(one)].filter(Boolean).join(", "));
+  const names = [one.name, called(one)].filter(Boolean).join(", ");
+  mark(link, "title", names === "" ? one.prefix : `${one.prefix}, ${names}`);
   mark(link, "href", prefixPath("#/networks/", one.prefix));
+  say(cells[1], named(one) ?? "–");
+  mark(cells[1], "title", names || null);
   const { trend } = one;
   const mss = one.mss_bytes ?? 1448;
-  say(cells[1], one.wc_segments === null ? words(one.no_estimate) : atLeast(one));
-  mark(cells[1], "class", one.wc_segments === null ? "n none" : "n");
-  mark(cells[1], "title", one.wc_bytes === null ? one.no_estimate_message : bytes(one.wc_bytes));
+  say(cells[2], one.wc_segments === null ? words(one.no_estimate) : atLeast(one));
+  mark(cells[2], "class", one.wc_segments === null ? "n none" : "n");
+  mark(cells[2], "title", one.wc_bytes === null ? one.no_estimate_message : bytes(one.wc_bytes));
   const quartiles = trend?.wc_quartiles_bytes;
-  say(cells[2], quartiles ? `${count(quartiles[0] / mss)}–${count(quartiles[1] / mss)}` : "–");
-  draw(cells[3], trend, "wc_bytes");
-  say(cells[4], ms(one.rtt_mean_ms));
+  say(cells[3], quartiles ? `${count(quartiles[0] / mss)}–${count(quartiles[1] / mss)}` : "–");
+  draw(cells[4], trend, "wc_bytes");
+  say(cells[5], ms(one.rtt_mean_ms));
   const range = trend?.rtt_range_ms;
-  say(cells[5], range ? `${short(range[0])}–${short(range[1])}` : "–");
-  draw(cells[6], trend, "rtt_mean_ms");
-  say(cells[7], bits(one.traffic.out.bits_per_s));
-  say(cells[8], bits(one.traffic.in.bits_per_s));
-  say(cells[9], part(one.traffic.out.loss));
-  say(cells[10], count(one.samples));
-  say(cells[11], count(one.losses));
-  say(cells[12], part(one.confidence));
-  say(cells[13], one.age_s !== null && one.age_s < 1 ? "now" : age(one.age_s));
+  say(cells[6], range ? `${short(range[0])}–${short(range[1])}` : "–");
+  draw(cells[7], trend, "rtt_mean_ms");
+  say(cells[8], bits(one.traffic.out.bits_per_s));
+  say(cells[9], bits(one.traffic.in.bits_per_s));
+  say(cells[10], part(one.traffic.out.loss));
+  say(cells[11], count(one.samples));
+  say(cells[12], count(one.losses));
+  say(cells[13], part(one.confidence));
+  say(cells[14], one.age_s !== null && one.age_s < 1 ? "now" : age(one.age_s));
 }
 
 /** A line of the window from its first step to its last, scaled from zero. */

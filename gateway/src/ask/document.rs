@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::names::in_short;
 use crate::replay::Width;
 use crate::replay::fit::{Column, NONE, fitted, named, text};
 
@@ -232,7 +233,7 @@ fn rows<const N: usize>(list: &Value, fields: &[Field; N], width: Width, heading
 /// The first 20 characters of a network's name, else of who announces it.
 fn called(network: &Value) -> String {
     let name = network["name"].as_str().or(network["as_organisation"].as_str());
-    name.map_or(NONE.to_owned(), |name| printable(name).chars().take(20).collect())
+    name.map_or(NONE.to_owned(), in_short)
 }
 
 /// The share, with a mark where it is a lower bound.

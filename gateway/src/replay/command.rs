@@ -1,11 +1,13 @@
 //! The command `replay`: its arguments, and what it says on standard error.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use spand_capture::Progress;
 use spand_core::config::{EngineConfig, FlowReports, Limits, Tunnels};
 use spand_core::types::TunnelKind;
@@ -17,10 +19,10 @@ use strum::VariantArray;
 
 use super::moments::parse_interval;
 use super::output::{Output, Show, Sort, Width, ignored, other_protocols};
-use super::progress::Bar;
 use super::{Moment, Moments, Options, Report, Sink, State, replay};
 use crate::config::{Config, EngineOptions};
 use crate::descriptors;
+use crate::names::Names;
 
 /// Arguments of `replay`.
 #[derive(Args, Clone, Debug)]
@@ -71,7 +73,7 @@ pub struct Arguments {
     /// `all`, or `none`; the configuration's, else all
     #[arg(long, value_name = "KINDS")]
     pub tunnels: Option<TunnelKinds>,
-    /// Take window, limits, tunnels and prefixes from this configuration; the options above win
+    /// Take window, limits, tunnels, prefixes and names from this configuration; the options above win
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -94,17 +96,11 @@ pub enum Format {
 /// damaged is a warning.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let moments = arguments.moments()?;
-    let engine = arguments.engine()?;
+    let config = arguments.config()?;
+    let engine = arguments.engine(&config)?;
     // All files are open at a time.
     descriptors::allow_many();
-    let show = Show {
-        format: arguments.format,
-        mss: arguments.mss.map(Bytes),
-        flows: arguments.flows,
-        moments: moments != Moments::End,
-        sort: arguments.sort,
-        width: if arguments.wide { Width::UNLIMITED } else { Width::of_standard_output() },
-    };
+    let show = arguments.show(&config, &moments)?;
     let output = Output::new(BufWriter::new(io::stdout().lock()), show);
     let mut screen = Screen { output, bar: Bar::new() };
     let report = replay(Options { files: arguments.files, engine, moments }, &mut screen).and_then(|report| {
@@ -138,8 +134,8 @@ impl Arguments {
         Ok(moments)
     }
 
-    /// The engine of the configuration file where one is named, with the options of the command line.
-    fn engine(&self) -> Result<EngineConfig, Failure> {
+    /// The configuration file where one is given, with the options of the command line.
+    fn config(&self) -> Result<Config, Failure> {
         let mut config = match &self.config {
             Some(path) => Config::load(path)?,
             None => Config::default(),
@@ -159,6 +155,23 @@ impl Arguments {
         }
         // Where `--rule` puts one in force that the configuration compares.
         config.estimate.compare.retain(|compared| *compared != config.estimate.rule);
+        Ok(config)
+    }
+
+    fn show(&self, config: &Config, moments: &Moments) -> Result<Show, Failure> {
+        Ok(Show {
+            format: self.format,
+            mss: self.mss.map(Bytes),
+            flows: self.flows,
+            moments: *moments != Moments::End,
+            sort: self.sort,
+            width: if self.wide { Width::UNLIMITED } else { Width::of_standard_output() },
+            names: Names::load(&config.names)?,
+        })
+    }
+
+    /// The engine of that configuration.
+    fn engine(&self, config: &Config) -> Result<EngineConfig, Failure> {
         let flow_reports = if self.flows { FlowReports::Full } else { FlowReports::None };
         let options = EngineOptions { flow_reports, ..EngineOptions::default() };
         let mut engine = config.engine(options)?;
@@ -207,6 +220,43 @@ impl FromStr for TunnelKinds {
             Ok(tunnels.from_anyone((kind, port.get())))
         };
         text.split(',').try_fold(Tunnels::NONE, add).map(Self)
+    }
+}
+
+/// A replay shorter than this shows nothing.
+const BAR_AFTER: Duration = Duration::from_secs(1);
+
+/// A bar on standard error; nothing where that is not a terminal.
+#[derive(Debug)]
+struct Bar {
+    started: Instant,
+    /// `None` before that.
+    shown: Option<ProgressBar>,
+    terminal: bool,
+}
+
+impl Bar {
+    fn new() -> Self {
+        Self { started: Instant::now(), shown: None, terminal: io::stderr().is_terminal() }
+    }
+
+    fn update(&mut self, progress: Progress) {
+        if !self.terminal || self.started.elapsed() < BAR_AFTER {
+            return;
+        }
+        let bar = self.shown.get_or_insert_with(|| {
+            let bar = ProgressBar::with_draw_target(Some(progress.total_bytes), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{bar:40} {bytes} of {total_bytes}, {eta} left");
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        bar.set_position(progress.done_bytes);
+    }
+
+    /// Removes the bar, so that nothing of it stays between the lines of the result.
+    fn clear(&mut self) {
+        if let Some(bar) = self.shown.take() {
+            bar.finish_and_clear();
+        }
     }
 }
 
@@ -259,13 +309,34 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    /// The tunnels that a command line looks into.
-    fn tunnels(options: &[&str]) -> Result<Tunnels, String> {
+    fn arguments(options: &[&str]) -> Result<Arguments, String> {
         let all = ["spand-gateway", "replay", "trace.pcap"].iter().chain(options);
         let Command::Replay(arguments) = Cli::try_parse_from(all).map_err(|error| error.to_string())?.command else {
             return Err("another command".to_owned());
         };
-        Ok(arguments.engine().map_err(|failure| failure.to_string())?.tunnels)
+        Ok(arguments)
+    }
+
+    /// The tunnels that a command line looks into.
+    fn tunnels(options: &[&str]) -> Result<Tunnels, String> {
+        let arguments = arguments(options)?;
+        let engine = arguments.config().and_then(|config| arguments.engine(&config));
+        Ok(engine.map_err(|failure| failure.to_string())?.tunnels)
+    }
+
+    #[test]
+    fn names_are_those_of_the_configuration_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("names.txt"), "192.0.2.0/24 Branch office 7\n").unwrap();
+        let path = folder.path().join("gateway.toml");
+        std::fs::write(&path, "names.list = \"names.txt\"").unwrap();
+        let name = |options: &[&str]| {
+            let arguments = arguments(options).unwrap();
+            let show = arguments.show(&arguments.config().unwrap(), &Moments::End).unwrap();
+            show.names.of("192.0.2.0/24".parse().unwrap()).name
+        };
+        assert_eq!(name(&["--config", path.to_str().unwrap()]).as_deref(), Some("Branch office 7"));
+        assert_eq!(name(&[]), None);
     }
 
     #[test]

@@ -10,7 +10,6 @@ mod command;
 mod drive;
 mod moments;
 mod output;
-mod progress;
 mod row;
 mod summary;
 mod traffic;
@@ -27,6 +26,7 @@ use spand_core::networks::view::NetworkView;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
+pub use crate::names::Names;
 pub use command::{Arguments, Format, TunnelKinds, run};
 pub use drive::{Options, replay};
 pub use moments::{Moment, Moments, NotAMoment};

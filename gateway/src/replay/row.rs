@@ -16,6 +16,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use super::traffic::{percent, retransmitted, throughput_bps};
 use super::{FileReport, Traffic};
+use crate::names::Named;
 use crate::opening::{ComparedDocument, OpeningDocument};
 
 /// One network at one moment.
@@ -86,6 +87,12 @@ pub struct NetworkRow {
     pub in_bps: Option<u64>,
     /// The retransmitted part of them.
     pub in_loss: Option<f64>,
+    /// What the network is called: in the operator's list.
+    pub name: Option<String>,
+    /// Number of the autonomous system that announces it.
+    pub as_number: Option<u32>,
+    /// The organisation of that.
+    pub as_organisation: Option<String>,
     /// What one more connection may open with; no column.
     #[serde(skip)]
     pub opening: Option<OpeningDocument>,
@@ -150,6 +157,11 @@ impl NetworkRow {
             no_sample: traffic.no_sample(None).map(Reason::name),
             ..Self::of_traffic(traffic)
         }
+    }
+
+    /// The same row with what the network is called.
+    pub(super) fn named(self, Named { name, as_number, as_organisation }: Named) -> Self {
+        Self { name, as_number, as_organisation, ..self }
     }
 
     fn of_traffic(traffic: &Traffic) -> Self {

@@ -18,7 +18,10 @@ mod query;
 mod report;
 mod start;
 #[cfg(test)]
-mod tests;
+mod tests {
+    mod refused;
+    mod round_trip;
+}
 
 pub use query::{answers_from_wire, answers_to_wire};
 

@@ -26,7 +26,7 @@ fn a_certificate_says_its_names_and_its_end() {
     let (certificate, key) = made();
     let read = file(certificate).first_certificate().unwrap();
     assert_eq!(read.names.hosts, ["web-1.example.org"]);
-    let addresses: Vec<std::net::IpAddr> = vec!["203.0.113.9".parse().unwrap(), "2001:db8::9".parse().unwrap()];
+    let addresses: Vec<IpAddr> = vec!["203.0.113.9".parse().unwrap(), "2001:db8::9".parse().unwrap()];
     assert_eq!(read.names.addresses, addresses);
     assert_eq!(read.names.first().as_deref(), Some("web-1.example.org"));
     assert_eq!((read.not_before_unix_s, read.not_after_unix_s), (1_767_312_000, 1_798_848_000));
@@ -63,10 +63,10 @@ fn a_wrong_file_gets_one_sentence_that_names_it() {
 fn a_file_that_is_too_long_is_refused_before_it_is_all_read() {
     let path = Path::new("x.pem");
     let most = usize::try_from(PemFile::MOST_BYTES).unwrap();
-    let read = |length: usize| PemFile::read("tls.key", path, std::io::repeat(b'-').take(length as u64));
+    let read = |length: usize| PemFile::read("tls.key", path, io::repeat(b'-').take(length as u64));
     assert_eq!(read(most).unwrap().text.len(), most);
     assert!(read(most + 1).unwrap_err().to_string().contains("longer than 4194304 bytes"));
-    let endless = PemFile::read("tls.key", path, std::io::repeat(b'-'));
+    let endless = PemFile::read("tls.key", path, io::repeat(b'-'));
     assert!(endless.is_err(), "such as /dev/zero");
 }
 

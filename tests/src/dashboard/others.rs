@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use spand_core::config::WindowConfig;
 use spand_core::networks::NetworkTable;
 use spand_core::sharing::{GatewayId, TapId};
-use spand_core::types::{ConnectionId, LimitCounts, Phase, RttSum, SampleReason, SenderId, WindowSample};
+use spand_core::types::{ConnectionId, Flow, Flows, LimitCounts, Phase, RttSum, SampleReason, SenderId, WindowSample};
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
@@ -120,6 +120,8 @@ pub(super) fn fail(view: &mut ShareView) {
 /// Made-up networks.
 pub(super) struct Made {
     pub(super) table: NetworkTable,
+    /// When the first of its samples was.
+    pub(super) began: Timestamp,
     count: usize,
     /// Samples ever made.
     samples: u64,
@@ -135,7 +137,7 @@ impl Made {
     pub(super) fn new(count: usize, now: Timestamp) -> Result<Self> {
         let limit = NonZeroUsize::new(count.max(1)).context("no networks")?;
         let table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::default(), 0);
-        let mut made = Self { table, count, samples: 0, next: 0 };
+        let mut made = Self { table, began: now.before(Micros(STEPS * STEP.0)), count, samples: 0, next: 0 };
         made.table.changed_records(0);
         made.table.take_samples();
         for step in (0..STEPS).rev() {
@@ -189,10 +191,23 @@ impl Made {
         });
         let limits = LimitCounts { window: 9, receiver: 0, application: 3 };
         self.table.add_rounds(network, at, remote, RttSum::of(rtt), limits);
+        self.table.add_traffic(network, at, &traffic(segments, reason == SampleReason::Loss));
         if reason == SampleReason::Loss {
             self.table.add_loss(network, at, SenderId { connection: ConnectionId(self.samples), remote }, rtt);
         }
     }
+}
+
+/// What forty windows carry, a fiftieth of it twice where one was lost, and an eighth as much that comes back.
+fn traffic(segments: f64, lost: bool) -> Flows {
+    let flow = |packets: u64, lost: bool| {
+        let repeated = if lost { packets / 50 } else { 0 };
+        let [bytes, repeated_bytes] = [packets, repeated].map(|packets| packets * 1_448);
+        Flow { packets, bytes, retransmitted_packets: repeated, retransmitted_bytes: repeated_bytes }
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive number of some hundreds")]
+    let packets = segments as u64 * 40;
+    Flows { outbound: flow(packets, lost), inbound: flow(packets / 8, false) }
 }
 
 /// An address of network `number`: one of the 16,384 of 100.64.0.0/10.

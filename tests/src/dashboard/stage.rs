@@ -71,7 +71,10 @@ impl Stage {
         let shares = (None, Some(share.clone()));
         let api = Api::with_access(ApiConfig::default(), access, published.clone(), shares, &confined);
         let list = tempfile::NamedTempFile::new()?;
-        fs::write(list.path(), "100.64.0.0/20 Branch offices\n")?;
+        fs::write(
+            list.path(),
+            "100.64.0.0/20 Branch offices\n100.64.3.0/24 Branch office of the northern district, second floor\n",
+        )?;
         let database = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/asn.mmdb");
         let names = Names { list: Some(list.path().to_owned()), asn_database: Some(database.into()) };
         api.name_networks(&names).map_err(|failure| anyhow!("{failure}"))?;
@@ -248,6 +251,7 @@ impl Feeder {
             counters,
             connections: played.engine.connections(),
             networks: published.network_count(),
+            oldest: Some(made.began),
             newest: played.newest,
             ..EngineStatus::default()
         });

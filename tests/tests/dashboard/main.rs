@@ -284,7 +284,7 @@ fn a_gateway_that_comes_back_is_live_again() -> Result<()> {
 #[test]
 fn networks_are_found_sorted_and_opened_by_hand_and_by_key() -> Result<()> {
     let _alone = alone();
-    let Some((_stage, browser)) = open(600)? else { return Ok(()) };
+    let Some((stage, browser)) = open(600)? else { return Ok(()) };
     // From any view, `/` goes to the search.
     browser.press("/")?;
     browser.wait("the search", "document.activeElement.id === 'search'")?;
@@ -305,8 +305,9 @@ fn networks_are_found_sorted_and_opened_by_hand_and_by_key() -> Result<()> {
     }
     browser.run("const s = document.activeElement; s.value = ''; s.dispatchEvent(new Event('input'))")?;
     browser.wait("all", "document.querySelector('.found').textContent === '602 networks'")?;
+    shows_names(&stage, &browser)?;
     // It stands sorted by the share, the most first; another column begins with its most, and a second click turns it.
-    for (sort, column, ordered) in [("wc", 1, "a <= b"), ("rtt", 4, "a >= b"), ("rtt", 4, "a <= b")] {
+    for (sort, column, ordered) in [("wc", 2, "a <= b"), ("rtt", 5, "a >= b"), ("rtt", 5, "a <= b")] {
         browser.click(&format!("[data-sort={sort}] button"))?;
         let rows = "[...document.querySelectorAll('.list tbody tr:not(.gap)')].slice(0, 20)";
         let values = format!("{rows}.map((row) => parseFloat(row.children[{column}].textContent))");
@@ -329,4 +330,59 @@ fn networks_are_found_sorted_and_opened_by_hand_and_by_key() -> Result<()> {
     browser.press("6")?;
     browser.wait("the sixth view", "document.querySelector('h1').textContent === 'Events'")?;
     silent(&browser)
+}
+
+/// A column of names, where networks have some and there is room for it: found by a part, cut to its width, whole at the pointer; and on
+/// the network's own page.
+fn shows_names(stage: &Stage, browser: &Browser) -> Result<()> {
+    let listed = |prefix: &str| {
+        let alone = "document.querySelector('.found')?.textContent === '1 network' && document.querySelector('.list tbody th a')";
+        browser.wait(prefix, &format!("{alone}?.textContent === '{prefix}'"))
+    };
+    let look_for = |text: &str, prefix: &str| {
+        browser.run("document.querySelector('#search').focus(); document.activeElement.value = ''")?;
+        browser.press(text)?;
+        listed(prefix)
+    };
+    look_for("northern", "100.64.3.0/24")?;
+    let cell = "[document.querySelector('.list thead th:nth-child(2)'), document.querySelector('.list tbody tr:not(.gap) td')]";
+    let seen = format!(
+        "const [head, cell] = {cell}; const frame = document.querySelector('.list-frame');
+         return [head.textContent, cell.textContent, cell.title, cell.scrollWidth > cell.clientWidth && cell.clientWidth > 100,
+                 frame.scrollWidth <= frame.clientWidth]",
+    );
+    let name = "Branch office of the northern district, second floor";
+    let whole = format!("{name}, AS64502 Example Three");
+    assert_eq!(browser.run(&seen)?, serde_json::json!(["Name", name, whole, true, true]));
+    let link = "document.querySelector('.list tbody th a')";
+    let prefix = browser.run(&format!(
+        "const cell = {link}.parentElement; return [cell.textContent, cell.scrollWidth <= cell.clientWidth]"
+    ))?;
+    assert_eq!(prefix, serde_json::json!(["100.64.3.0/24", true]), "the network is not cut");
+    browser.look(360, 740, false)?;
+    let shown = browser.run(&format!("return {cell}.map((one) => one.offsetWidth)"))?;
+    assert_eq!(shown, serde_json::json!([0, 0]), "no room for names on a phone");
+    let width = browser.run("return document.documentElement.scrollWidth")?;
+    assert_eq!(width, 360, "the list is wider than the phone");
+    browser.look(1_280, 900, false)?;
+    browser.run(&format!("{link}.click()"))?;
+    browser
+        .wait("the name on its page", &format!("document.querySelector('main strong').textContent === '{whole}'"))?;
+    browser.run("history.back()")?;
+    listed("100.64.3.0/24")?;
+    // Made-up networks have traffic, and a list in which no network has a name has no such column.
+    let row = "[...document.querySelector('.list tbody tr:not(.gap)').children].map((cell) => cell.offsetWidth > 0 ? cell.textContent : null)";
+    let shown = browser.run(&format!("return {row}"))?;
+    assert!([8, 9, 10].iter().all(|&place: &usize| shown[place].is_string() && shown[place] != "–"), "{shown}");
+    let mut view = (*stage.published().network("100.64.3.0/24".parse()?).context("it is not published")?).clone();
+    view.network = "203.0.113.0/24".parse()?;
+    stage.published().apply(Batch { events: vec![Event::Network(Box::new(view))], ..Batch::new() });
+    look_for("203.0.113.", "203.0.113.0/24")?;
+    browser.click("#views a[href='#/events']")?;
+    browser.click("#views a[href='#/networks']")?;
+    listed("203.0.113.0/24")?;
+    let shown = browser.run(&format!("return {row}"))?;
+    assert_eq!([&shown[0], &shown[1]], [&"203.0.113.0/24".into(), &serde_json::Value::Null], "{shown}");
+    browser.run("const s = document.querySelector('#search'); s.value = ''; s.dispatchEvent(new Event('input'))")?;
+    browser.wait("all", "document.querySelector('.found').textContent === '603 networks'")
 }

@@ -50,7 +50,7 @@ fn into_io(error: csv::Error) -> io::Error {
 }
 
 /// Columns of [`crate::replay::NetworkRow`], in order.
-pub(super) const NETWORK_COLUMNS: [&str; 31] = [
+pub(super) const NETWORK_COLUMNS: [&str; 34] = [
     "prefix",
     "wc_segments",
     "wc_bytes",
@@ -82,6 +82,9 @@ pub(super) const NETWORK_COLUMNS: [&str; 31] = [
     "in_bytes",
     "in_bps",
     "in_loss",
+    "name",
+    "as_number",
+    "as_organisation",
 ];
 
 /// Columns of [`crate::replay::FlowRow`], in order.

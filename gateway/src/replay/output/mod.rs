@@ -14,14 +14,14 @@ use clap::ValueEnum;
 use spand_core::counters::{Content, Ignored};
 use spand_proto::units::Bytes;
 
-use super::{FileReport, FlowRow, Format, NetworkRow, Outcome, Report, State};
+use super::{FileReport, FlowRow, Format, Names, NetworkRow, Outcome, Report, State};
 use crate::other_protocols::Named;
 pub use fit::Width;
 use json::Json;
 use strum::VariantArray;
 
 /// What to show, and how.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Show {
     /// Form of the output.
     pub format: Format,
@@ -35,6 +35,8 @@ pub struct Show {
     pub sort: Option<Sort>,
     /// Room for a table.
     pub width: Width,
+    /// What networks are called.
+    pub names: Names,
 }
 
 /// Order of the rows, the largest first.
@@ -58,8 +60,10 @@ impl Show {
     /// The networks that the window holds something of.
     fn networks(&self, state: &State) -> Vec<NetworkRow> {
         let views = state.networks.iter();
-        let rows = views
-            .map(|view| NetworkRow::new(view, state.traffic.get(&view.network), (state.began, state.at), self.mss));
+        let rows = views.map(|view| {
+            let traffic = state.traffic.get(&view.network);
+            NetworkRow::new(view, traffic, (state.began, state.at), self.mss).named(self.names.of(view.network))
+        });
         let mut rows: Vec<_> = rows.collect();
         self.order(&mut rows);
         rows
@@ -70,7 +74,9 @@ impl Show {
         let inside: BTreeSet<_> = state.networks.iter().map(|view| view.network).collect();
         let mut rows = self.networks(state);
         let others = state.traffic.iter().filter(|(network, _)| !inside.contains(network));
-        rows.extend(others.map(|(&network, traffic)| NetworkRow::outside_window(network, traffic, state.at)));
+        rows.extend(others.map(|(&network, traffic)| {
+            NetworkRow::outside_window(network, traffic, state.at).named(self.names.of(network))
+        }));
         self.order(&mut rows);
         rows
     }

@@ -7,6 +7,7 @@ use spand_proto::units::Timestamp;
 
 use super::fit::{Column, NONE, fitted, text};
 use super::{Show, ignored, other_protocols, summary};
+use crate::names::in_short;
 use crate::opening::{ComparedDocument, OpeningDocument};
 use crate::replay::{FlowRow, NetworkRow, Report, State};
 
@@ -17,8 +18,9 @@ pub(super) struct Tables {
     left_out: bool,
 }
 
-const NETWORK_COLUMNS: [Column; 22] = [
+const NETWORK_COLUMNS: [Column; 23] = [
     Column::text("network", 0),
+    Column::text("name", 4),
     Column::number("bytes", 1),
     Column::number("Mbit/s", 4),
     Column::number("retx\n%", 5),
@@ -129,9 +131,10 @@ impl Tables {
     }
 }
 
-fn network(row: &NetworkRow) -> [String; 22] {
+fn network(row: &NetworkRow) -> [String; 23] {
     [
         row.prefix.clone(),
+        row.name.as_deref().or(row.as_organisation.as_deref()).map_or(NONE.to_owned(), in_short),
         bytes(row.unique_bytes),
         megabits(row.throughput_bps),
         percent(row.retransmitted_pct),

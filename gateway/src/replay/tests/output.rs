@@ -16,6 +16,7 @@ use spand_proto::opening::Opening;
 use spand_proto::units::{Bytes, Micros, Window};
 
 use super::NOW;
+use crate::names::tests::names;
 use crate::replay::*;
 
 const FLOW_COLUMNS: &str = "file,src,sport,dst,dport,pkts,data_pkts,payload_bytes,unique_bytes,retx_pkts,retx_bytes,\
@@ -181,7 +182,7 @@ pub(super) fn report() -> Report {
 }
 
 pub(super) fn show(format: Format, flows: bool) -> Show {
-    Show { format, mss: None, flows, moments: false, sort: None, width: Width::UNLIMITED }
+    Show { format, mss: None, flows, moments: false, sort: None, width: Width::UNLIMITED, names: Names::default() }
 }
 
 pub(super) fn shown(report: &Report, show: Show) -> String {
@@ -204,9 +205,9 @@ fn csv_begins_with_the_agreed_columns_and_leaves_unknown_fields_empty() {
         "{}",
         lines[1]
     );
-    assert!(lines[1].ends_with(",10000,50000,10.0,1,,,false,0,,,0,,"), "{}", lines[1]);
+    assert!(lines[1].ends_with(",10000,50000,10.0,1,,,false,0,,,0,,,,,"), "{}", lines[1]);
     assert!(lines[2].starts_with("2001:db8::/48,,,,,,0,0,0,,,,0,0,0,0,too_few_samples,"), "{}", lines[2]);
-    assert!(lines[2].ends_with(",2000000,50000,10.0,1,one_sided,,,0,,,0,,"), "{}", lines[2]);
+    assert!(lines[2].ends_with(",2000000,50000,10.0,1,one_sided,,,0,,,0,,,,,"), "{}", lines[2]);
 }
 
 #[test]
@@ -268,6 +269,34 @@ fn openings_are_in_json_and_in_the_table_where_a_rule_gives_one() {
     let halves = shown(&report, Show { mss: Some(Bytes(724)), ..show(Format::Table, false) });
     assert!(halves.contains("liss 10, averaged 16, cached –"), "{halves}");
     assert_eq!(shown(&report, show(Format::Csv, false)), printed(Format::Csv, false, None), "no columns of csv");
+}
+
+#[test]
+fn names_are_in_every_form_also_of_networks_outside_the_window() {
+    let list = "192.0.2.0/24 Branch office 7\n203.0.113.0/24 a name of more than twenty characters\n";
+    let named = |format| Show { names: names(list), ..show(format, false) };
+    let mut report = report();
+    for outside in ["198.51.100.0/24", "203.0.113.0/24"] {
+        report.end.traffic.insert(network(outside), Traffic::default());
+    }
+    let value: serde_json::Value = serde_json::from_str(&shown(&report, named(Format::Json))).unwrap();
+    let of = |row: usize| ["name", "as_number", "as_organisation"].map(|key| value["networks"][row][key].to_string());
+    assert_eq!(of(0), ["\"Branch office 7\"", "64500", "\"Example One\""]);
+    assert_eq!(of(1), ["null"; 3]);
+    let csv = shown(&report, named(Format::Csv));
+    let lines: Vec<_> = csv.lines().collect();
+    assert!(lines[0].ends_with(",name,as_number,as_organisation"), "{csv}");
+    assert!(lines[1].ends_with(",Branch office 7,64500,Example One"), "{csv}");
+    // For people one name is enough: the operator's, else the organisation's.
+    let table = shown(&report, named(Format::Table));
+    for row in [
+        "192.0.2.0/24     Branch office 7       ",
+        "2001:db8::/48    –                     ",
+        "198.51.100.0/24  Example Two           ",
+        "203.0.113.0/24   a name of more than   ",
+    ] {
+        assert!(table.lines().any(|line| line.starts_with(row)), "`{row}` is missing in\n{table}");
+    }
 }
 
 #[test]

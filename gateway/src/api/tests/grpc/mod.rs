@@ -1,6 +1,5 @@
 //! gRPC.
 
-mod health;
 mod subscribe;
 
 use std::time::Duration;
@@ -12,8 +11,12 @@ use spand_proto::v1::spand_client::SpandClient;
 use spand_proto::v1::update::Event as Update;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 use super::*;
+use crate::publisher::Part;
 
 async fn client(rig: &Rig) -> SpandClient<Channel> {
     SpandClient::connect(format!("http://{}", rig.grpc)).await.unwrap()
@@ -329,4 +332,23 @@ async fn losses_of_one_address_are_advertised_as_a_separate_network() {
         assert!(text.contains(line), "{line}: {text}");
     }
     rig.end().await;
+}
+
+#[tokio::test]
+async fn a_health_check_follows_readiness() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let mut client =
+        HealthClient::new(Channel::from_shared(format!("http://{}", rig.grpc)).unwrap().connect().await.unwrap());
+    let mut check = async |service: &str| {
+        let answer = client.check(HealthCheckRequest { service: service.to_owned() }).await;
+        answer.map(|answer| answer.into_inner().status()).map_err(|status| status.code())
+    };
+    let readiness = rig.published.readiness();
+    for part in [Part::Capture, Part::Engine, Part::Store] {
+        readiness.ready(part);
+    }
+    assert_eq!(check("").await, Ok(ServingStatus::Serving));
+    readiness.not_ready(Part::Store, "the disk is full");
+    assert_eq!(check("spand.v1.Spand").await, Ok(ServingStatus::NotServing));
+    assert_eq!(check("another").await, Err(Code::NotFound));
 }

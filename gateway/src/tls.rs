@@ -1,4 +1,10 @@
-//! From files to the configuration of rustls.
+//! TLS of the listeners: which certificate the gateway shows, which ones it takes, and how new files come into force
+//! without a restart.
+//!
+//! Only TLS 1.3 (RFC 8446). What is in force is built whole from the files or not at all: a broken file leaves what was
+//! there, logged once and counted.
+//!
+//! Knows nothing about what a peer may ask: it hands on the names of a certificate that was proven.
 
 use std::fs::File;
 use std::io;
@@ -107,10 +113,10 @@ fn mismatch(files: &Files, why: rustls::Error) -> TlsError {
 /// What the files of `[tls]` hold.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Files {
-    pub(super) certificate: PemFile,
-    pub(super) key: PemFile,
-    pub(super) ca: Option<PemFile>,
-    pub(super) revoked: Option<PemFile>,
+    certificate: PemFile,
+    key: PemFile,
+    ca: Option<PemFile>,
+    revoked: Option<PemFile>,
 }
 
 /// Files that give no working TLS.

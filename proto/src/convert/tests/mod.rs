@@ -1,2 +1,0 @@
-mod refused;
-mod round_trip;
