@@ -68,9 +68,13 @@ docker-test: packages ## Build both images with what they compile, and run them,
 	@./scripts/packages $(DOCKER_PACKAGES)
 	./scripts/docker-test $(or $(CARGO_TARGET_DIR),target)/docker
 
-.PHONY: test
-test: packages ## All tests; those that need root or the corpus say so where they cannot run
+.PHONY: test-programs
+test-programs: packages
 	@./scripts/packages $(NS_PACKAGES) $(NATS_PACKAGES)
+	$(CARGO) test --workspace --no-run
+
+.PHONY: test
+test: test-programs ## All tests; those that need root or the corpus say so where they cannot run
 	SPAND_NS=required $(CARGO) test --workspace --no-fail-fast
 
 # The whole workspace, as in `test`: with the same features nothing is compiled once more.
