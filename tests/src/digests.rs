@@ -99,7 +99,7 @@ impl Input {
         inputs
     }
 
-    /// The captures in a folder, by name.
+    /// The captures in a folder, by name, and those of cells that were kept there.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -108,9 +108,11 @@ impl Input {
         let mut inputs = Vec::new();
         for entry in entries {
             let path = entry?.path();
-            if path.is_file() {
-                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                inputs.push((name, Self::Capture(path)));
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            // `make accuracy` keeps each cell in a folder of its own.
+            let capture = if path.is_dir() { path.join("capture.pcap.gz") } else { path };
+            if capture.is_file() && capture.extension().is_none_or(|extension| extension != "tsv") {
+                inputs.push((name, Self::Capture(capture)));
             }
         }
         inputs.sort_by(|(a, _), (b, _)| a.cmp(b));

@@ -36,7 +36,7 @@ fn work() -> Result<()> {
     let Arguments { record, only, folder, show } = arguments();
     let place = folder.as_ref().map_or_else(file, |folder| folder.join("digests.tsv"));
     let mut inputs = match &folder {
-        Some(folder) => Input::captures(folder)?.into_iter().filter(|(name, _)| name.contains(".pcap")).collect(),
+        Some(folder) => Input::captures(folder)?,
         None => inputs()?,
     };
     inputs.retain(|(name, _)| name.contains(&only));
