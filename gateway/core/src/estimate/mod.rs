@@ -3,13 +3,10 @@
 //! A [`Rule`] says what a sample counts as and which share follows from all of them; the rest of an estimate is the same
 //! for every rule. Each function here is pure: the same window at the same moment gives the same bits.
 
-mod bound;
 mod buffer;
-mod confidence;
 mod opening;
 mod own_tap;
 mod probe;
-mod recent;
 mod remotes;
 mod robust;
 mod votes;
@@ -21,23 +18,28 @@ use std::fmt;
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
-use spand_proto::estimate::{Estimate, RuleKind};
+use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::network::Network;
 use spand_proto::opening::Opening;
+use spand_proto::start::DEFAULT_INITIAL_WINDOW;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 use strum::{IntoStaticStr, VariantArray};
 
-use self::bound::Bound;
-pub(crate) use self::bound::says_something;
 pub use self::opening::OpeningRule;
 pub(crate) use self::own_tap::bounded;
 pub use self::probe::{ProbeRule, SpandRule};
 pub use self::robust::RobustRule;
 use crate::config::WindowConfig;
 use crate::types::WindowSample;
-use crate::window::bucket::larger;
+use crate::window::bucket::{Contribution, larger};
 use crate::window::live::LiveView;
 use crate::window::record::{NetworkRecord, WindowSlice, bucket_nanos};
+
+/// Number of samples at which the term for their number is 0.5: a few more than the minimum of 3
+/// (`docs/decisions/estimate-of-a-network.md`).
+const HALF_TRUST_SAMPLES: f64 = 5.0;
+/// Factor for samples of a single remote address: they measure its access link, not the network's path.
+const ONE_ADDRESS: f64 = 0.5;
 
 /// Why a network has no estimate.
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, VariantArray)]
@@ -189,9 +191,52 @@ pub(crate) fn of_counted(
         buffer: buffer::buffer(slice, record.bucket),
         bdp: live.bdp(slice.rtt().min),
         refreshed,
-        confidence: confidence::confidence(slice, now.since(refreshed), config.max_age),
+        confidence: confidence(slice, now.since(refreshed), config.max_age),
         rule: rule.kind().of_share(),
     })
+}
+
+/// What a network carries at least, where too few samples show what it carries at most: a lower bound on the share.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    window: Window,
+    mss: Bytes,
+    /// Lower bounds and samples behind it, and connections that gave them.
+    bounds: u32,
+    connections: u32,
+    /// Bucket of the newest.
+    newest: u64,
+}
+
+/// Whether a contribution counts towards an estimate: samples, or a lower bound beyond the initial window.
+pub(crate) fn says_something(part: &Contribution) -> bool {
+    part.samples > 0 || beyond_initial_window(part).is_some()
+}
+
+fn beyond_initial_window(part: &Contribution) -> Option<Window> {
+    let least = Window::from_segments(DEFAULT_INITIAL_WINDOW, part.mss);
+    part.largest_bound.filter(|bound| *bound > least)
+}
+
+impl Bound {
+    /// The largest that two addresses attest, of lower bounds beyond the initial window: up to that every connection starts in any case.
+    /// None where these and the few samples that there are
+    /// are fewer than samples are wanted.
+    fn of(slice: WindowSlice<'_>, config: &WindowConfig) -> Option<Self> {
+        let parts = || slice.contributions.iter().filter(|part| says_something(part));
+        let bounds =
+            parts().fold(0, |sum: u32, part| sum.saturating_add(part.lower_bounds).saturating_add(part.samples));
+        let mut connections: SmallVec<[_; 32]> = parts().filter_map(|part| part.source).collect();
+        connections.sort_unstable();
+        connections.dedup();
+        let connections = u32::try_from(connections.len()).unwrap_or(u32::MAX);
+        if bounds < config.min_samples || connections < config.min_connections {
+            return None;
+        }
+        let newest = parts().next_back()?;
+        let window = remotes::attested(slice.contributions, beyond_initial_window)?;
+        Some(Self { window, mss: newest.mss, bounds, connections, newest: newest.bucket })
+    }
 }
 
 /// The estimate of a network of which only a lower bound of the share is known. Nothing of it is by a loss, so that slow start goes on from
@@ -221,9 +266,42 @@ fn at_least(
         buffer: None,
         bdp: None,
         refreshed,
-        confidence: confidence::of_bound(bounds, now.since(refreshed), config.max_age),
+        confidence: confidence_of_bound(bounds, now.since(refreshed), config.max_age),
         rule: rule.kind().of_share(),
     }
+}
+
+/// How far an estimate can be trusted: number of samples, agreement among them, freshness and breadth, each from 0 to 1, multiplied:
+///
+/// `n / (n + 5)  *  1 / (1 + cv)  *  (1 - age / max_age)  *  (1, or 0.5 where all are of one address)`
+///
+/// with `cv` the samples' standard deviation over their mean. 20 samples of several hosts that scatter by a quarter give
+/// 0.64 when fresh; the least that makes an estimate, three that agree, 0.38.
+fn confidence(slice: WindowSlice<'_>, age: Micros, max_age: Micros) -> Confidence {
+    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for contribution in slice.contributions {
+        count += f64::from(contribution.samples);
+        sum += contribution.sum_bytes;
+        squares += contribution.squares;
+    }
+    if count == 0.0 {
+        return Confidence::new(0.0);
+    }
+    let mean = sum / count;
+    let deviation = (squares / count - mean * mean).max(0.0).sqrt();
+    let agreement = if mean > 0.0 { 1.0 / (1.0 + deviation / mean) } else { 0.0 };
+    let breadth = if remotes::several_gave_samples(slice) { 1.0 } else { ONE_ADDRESS };
+    Confidence::new(count / (count + HALF_TRUST_SAMPLES) * agreement * freshness(age, max_age) * breadth)
+}
+
+/// The confidence where only lower bounds are known: half of what as many samples that agree would have.
+fn confidence_of_bound(bounds: u32, age: Micros, max_age: Micros) -> Confidence {
+    let bounds = f64::from(bounds);
+    Confidence::new(0.5 * bounds / (bounds + HALF_TRUST_SAMPLES) * freshness(age, max_age))
+}
+
+fn freshness(age: Micros, max_age: Micros) -> f64 {
+    1.0 - (age.0 as f64 / max_age.0.max(1) as f64).min(1.0)
 }
 
 /// What a rule that is not in force says of the same window.

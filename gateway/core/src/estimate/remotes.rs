@@ -8,8 +8,7 @@ use std::net::IpAddr;
 use spand_proto::units::Window;
 
 use crate::window::bucket::{Contribution, larger};
-use crate::window::majority;
-use crate::window::record::WindowSlice;
+use crate::window::record::{WindowSlice, majority_candidate};
 
 /// Which address a contribution is of; the common rest of full buckets counts as one more.
 fn address(contribution: &Contribution) -> Option<IpAddr> {
@@ -32,7 +31,7 @@ pub(super) fn average(slice: WindowSlice<'_>) -> Option<Window> {
     }
     // The common rest is of many addresses: never capped as if it were one.
     let named = slice.contributions.iter().filter_map(|part| Some((address(part)?, u64::from(part.samples))));
-    if let Some(heaviest) = majority::candidate(named) {
+    if let Some(heaviest) = majority_candidate(named) {
         let (own, own_bytes) = sum(&|part| address(part) == Some(heaviest));
         let others = samples - own;
         if own > others && others > 0 {

@@ -7,16 +7,15 @@ use smallvec::SmallVec;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Window;
 
-use super::recent::Newest;
 use super::votes::{Reach, Vote, balance};
-use super::{Admitted, Known, ProbeRule, Rule, recent, remotes};
+use super::{Admitted, Known, ProbeRule, Rule, remotes};
 use crate::types::{SampleReason, WindowSample};
 use crate::window::bucket::Contribution;
 use crate::window::record::WindowSlice;
 
 /// The rule; its numbers were chosen by figures (docs/decisions/robust-rule.md).
 ///
-/// 1. Only the last [`Self::span`] buckets count, and as many before as hold [`Self::enough`] samples together ([`recent`]).
+/// 1. Only the last [`Self::span`] buckets count, and as many before as hold [`Self::enough`] samples together ([`newest_part`]).
 /// 2. A connection weighs as much as [`Self::per_connection`] samples at most, an address [`Self::per_address`] of all where
 ///    there are others.
 /// 3. The share is where values balance, each pulling with at most [`Self::reach`] of it ([`balance`]).
@@ -81,7 +80,7 @@ impl Rule for RobustRule {
     }
 
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window> {
-        let newest = recent::newest(slice, self.enough, self.span);
+        let newest = newest_part(slice, self.enough, self.span);
         let parts = self.weigh(newest);
         let end = self.end_weight(&parts);
         let mut votes = SmallVec::<[Vote; 128]>::new();
@@ -214,6 +213,76 @@ fn cap(addresses: &mut [f64], all: f64, part: f64, connection: f64) -> f64 {
     let others = lighter.iter().map(|weight| weight.min(most)).sum::<f64>() + (all - named).max(0.0);
     let fair = if lighter.len() >= WITNESSES { others / WITNESSES as f64 } else { others };
     if others > 0.0 && heaviest.min(most) > fair { fair } else { most }
+}
+
+/// Maximum samples of one connection and bucket that count towards the requested number.
+const COUNTED_PER_PLACE: u32 = 4;
+
+/// The newest part of a window that holds enough samples: what a path was an age ago says less than what it is.
+#[derive(Clone, Copy, Debug)]
+struct Newest<'a> {
+    /// Contributions of the buckets that hold enough samples together.
+    contributions: &'a [Contribution],
+    /// Part of the oldest of these buckets that is still wanted, so that one sample more never swaps a whole bucket.
+    of_oldest: f64,
+}
+
+/// The newest buckets: those of the last `span`, and as many more as hold `enough` samples together.
+///
+/// What one address gave beyond as much as all others counts for nothing here: else a single busy one could push
+/// everybody else's out of sight.
+fn newest_part(slice: WindowSlice<'_>, enough: u32, span: u64) -> Newest<'_> {
+    let all = slice.contributions;
+    let last = all.last().map_or(0, |part| part.bucket);
+    let several = remotes::are_several(all.iter().filter(|part| part.samples > 0));
+    let (mut tally, mut from, mut of_oldest) = (Tally::default(), all.len(), 1.0);
+    let mut before = 0;
+    for bucket in all.chunk_by(|one, next| one.bucket == next.bucket).rev() {
+        let old = bucket.first().is_some_and(|part| last.saturating_sub(part.bucket) >= span);
+        if old && before >= enough {
+            break;
+        }
+        from -= bucket.len();
+        for part in bucket {
+            tally.add(part);
+        }
+        let counted = if several { tally.total - tally.lead() } else { tally.total };
+        if old && counted >= enough {
+            of_oldest = f64::from(enough - before) / f64::from(counted - before);
+            break;
+        }
+        before = counted;
+    }
+    Newest { contributions: all.get(from..).unwrap_or_default(), of_oldest }
+}
+
+/// Samples so far, and what one address has of them beyond all others.
+#[derive(Default)]
+struct Tally {
+    total: u32,
+    /// Weights of different addresses cancel each other out: what is left over is at least what any has beyond all others.
+    ahead: Option<(IpAddr, u32)>,
+}
+
+impl Tally {
+    fn add(&mut self, part: &Contribution) {
+        let (samples, remote) = match part.source {
+            Some(source) => (part.samples.min(COUNTED_PER_PLACE), Some(source.remote)),
+            // Perhaps of many addresses, perhaps of one.
+            None => (part.samples.min(COUNTED_PER_PLACE), None),
+        };
+        self.total = self.total.saturating_add(samples);
+        self.ahead = match (self.ahead, remote) {
+            (Some((holder, lead)), Some(remote)) if holder == remote => Some((holder, lead.saturating_add(samples))),
+            (Some((_, lead)), Some(remote)) if lead < samples => Some((remote, samples - lead)),
+            (Some((holder, lead)), _) => Some((holder, lead.saturating_sub(samples))),
+            (None, remote) => remote.map(|remote| (remote, samples)),
+        };
+    }
+
+    fn lead(&self) -> u32 {
+        self.ahead.map_or(0, |(_, lead)| lead)
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Which sequence and acknowledgement numbers are accepted: RFC 9293 section 3.10.7.4 and RFC 5961, for a passive observer.
+//! Which sequence and acknowledgement numbers are accepted: RFC 9293 section 3.10.7.4 and RFC 5961, for a passive observer, by the
+//! window that the receiver announces.
 //!
 //! A blind attacker, who knows only addresses and ports, has to guess sequence and acknowledgement numbers. A number far from
 //! everything that the connection sent and acknowledged changes nothing in it. The bounds are wider than those of the ends, since
 //! a mirror port loses packets; after [`STRAYS`] segments of one side in a row outside the bounds there was a gap in the mirror,
 //! and they are accepted.
 
-use crate::flow::announced::{Announced, believable_reach};
 use crate::flow::sequence::position_near;
 
 /// The smallest accepted distance beyond what was sent and acknowledged ([`believable_reach`]): twice the largest window without
@@ -17,6 +17,33 @@ const MOST: u32 = 1 << 25;
 /// Segments of one side in a row outside these bounds, after which they are accepted: this many guesses would have to arrive
 /// between two segments of the real sender.
 pub(crate) const STRAYS: u8 = 8;
+
+/// The largest window there is (RFC 7323 section 2.3).
+const LARGEST_WINDOW: u64 = 65_535 << 14;
+
+/// A window field and its shift, where that is known.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Announced {
+    /// The field of the header.
+    pub(crate) field: u16,
+    /// Its shift.
+    pub(crate) shift: Option<u8>,
+}
+
+impl Announced {
+    /// Bytes from the acknowledgement on, where the shift is known.
+    pub(crate) fn bytes(self) -> Option<u64> {
+        // RFC 7323 section 2.3: more than 14 is taken for 14.
+        self.shift.map(|shift| u64::from(self.field) << shift.min(14))
+    }
+}
+
+/// How far beyond the highest acknowledgement a sender's data, or an acknowledgement of it, may lie: the window its peer
+/// announces, twice over because acknowledgements may have been missed, or the largest there is while its scale is
+/// not known. A spoofed or damaged number beyond that would make a window of up to 2 GiB.
+pub(crate) fn believable_reach(announced: Option<Announced>) -> u64 {
+    announced.and_then(Announced::bytes).map_or(LARGEST_WINDOW, |window| 2 * window.max(u64::from(u16::MAX)))
+}
 
 /// What is known of a sender's sequence space.
 #[derive(Clone, Copy, Debug)]

@@ -15,13 +15,11 @@ pub(crate) mod table;
 pub(crate) mod tuple;
 
 mod acceptance;
-mod announced;
 mod connection_end;
 pub(crate) mod copies;
 mod coverage;
 mod handshake;
 mod maybe;
-mod record_times;
 mod recovery;
 mod reported_window;
 mod rtt;

@@ -6,8 +6,7 @@
 use spand_proto::units::{Micros, Timestamp};
 
 use crate::counters::Ignored;
-use crate::flow::acceptance::Space;
-use crate::flow::announced::{Announced, believable_reach};
+use crate::flow::acceptance::{Announced, Space, believable_reach};
 use crate::flow::copies::LastPacket;
 use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeMicros};

@@ -5,13 +5,19 @@
 //! remote address a few count (`histogram::Remotes`), so that no client sets the size for the others.
 
 mod histogram;
-mod table;
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
 
-use spand_proto::units::{Bytes, Timestamp};
+use hashbrown::HashMap;
+use spand_proto::units::{Bytes, Micros, Timestamp};
 
-pub(crate) use self::table::ServiceTable;
+use self::histogram::{Histogram, SPAN, key_of};
+use crate::counters::{Counters, Ignored};
+use crate::hash::SeededState;
+use crate::mem::{boxed, hashed, listed};
+use crate::recency::Recency;
 
 /// How large a service's transfers are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -46,4 +52,368 @@ pub(crate) enum ServiceEvent {
     Ended(TransferEnded),
     /// A service has no size quantile any more.
     Forgotten(SocketAddr),
+}
+
+/// Transfers from which on a quantile is given: with fewer it is the size of one or two of them.
+const LEAST_TRANSFERS: u32 = 10;
+/// An announced quantile is computed again after this long at the earliest: it is a walk over the whole histogram.
+const LOOK: Micros = Micros::from_secs(1);
+/// A service is forgotten this long after its last transfer: what its histogram holds is older than it would count.
+const FORGET: Micros = Micros(2 * SPAN.0);
+/// Services forgotten at a time, so that no frame waits for many.
+const FORGET_AT_ONCE: usize = 64;
+
+/// What became of a transfer's size.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Added {
+    /// Another service had to go for it.
+    pub(crate) evicted: bool,
+    /// It does not count: its remote address gave as many as one may.
+    pub(crate) over_limit: bool,
+}
+
+impl Added {
+    /// Counts what was ignored.
+    pub(crate) fn count(self, counters: &mut Counters) {
+        if self.evicted {
+            counters.ignore(Ignored::NoRoomService);
+        }
+        if self.over_limit {
+            counters.ignore(Ignored::ServiceRemoteLimit);
+        }
+    }
+}
+
+/// The services and the sizes of their transfers, by address and port; at the limit the one idle longest is evicted.
+#[derive(Debug)]
+pub(crate) struct ServiceTable {
+    by_service: HashMap<SocketAddr, u32, SeededState>,
+    places: Vec<Option<Box<Entry>>>,
+    free: Vec<u32>,
+    recency: Recency,
+    limit: usize,
+    refresh: Micros,
+    change: f64,
+    /// Another engine keeps the services: transfers that end here are sent to it.
+    elsewhere: bool,
+    hashing: SeededState,
+    /// Taken after every frame, so no more than that leads to.
+    events: VecDeque<ServiceEvent>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    service: SocketAddr,
+    sizes: Histogram,
+    newest: Timestamp,
+    /// Transfers since it is known, as far as that matters.
+    transfers: u32,
+    looked: Timestamp,
+    announced: Option<(Timestamp, Bytes)>,
+}
+
+impl ServiceTable {
+    /// Bytes taken by N services.
+    pub(crate) const fn places_bytes(services: usize) -> usize {
+        services.saturating_mul(boxed::<Entry>())
+            + listed::<Option<Box<Entry>>>(services)
+            + listed::<u32>(services)
+            + Recency::bytes(services)
+            + hashed::<(SocketAddr, u32)>(services)
+    }
+
+    /// No service; at most `limit`. A quantile is announced if it changed by `change`, or after `refresh`. With
+    /// `elsewhere` nothing is kept and every transfer is an event.
+    pub(crate) fn new(limit: NonZeroUsize, refresh: Micros, change: f64, hash_seed: u64, elsewhere: bool) -> Self {
+        Self {
+            by_service: HashMap::with_hasher(SeededState(hash_seed)),
+            places: Vec::new(),
+            free: Vec::new(),
+            recency: Recency::default(),
+            limit: limit.get().min(usize::try_from(u32::MAX).unwrap_or(usize::MAX)),
+            refresh,
+            change,
+            elsewhere,
+            hashing: SeededState(hash_seed),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// A transfer of `size` payload bytes to `remote` ended.
+    pub(crate) fn add(&mut self, service: SocketAddr, remote: IpAddr, at: Timestamp, size: Bytes) -> Added {
+        if self.elsewhere {
+            self.events.push_back(ServiceEvent::Ended(TransferEnded { service, remote, at, size }));
+            return Added::default();
+        }
+        let found = self.by_service.get(&service).copied();
+        let evicted = found.is_none() && self.by_service.len() >= self.limit;
+        if evicted && let Some(oldest) = self.recency.oldest() {
+            self.remove(oldest);
+        }
+        let added = Added { evicted, over_limit: false };
+        let Some(slot) = found.or_else(|| self.insert(service, at)) else { return added };
+        self.recency.touch(slot);
+        let remote = key_of(remote, self.hashing);
+        let Some(entry) = self.entry_mut(slot) else { return added };
+        entry.newest = at;
+        if !entry.sizes.add(at, remote, size) {
+            self.announce(slot, at);
+            return Added { over_limit: true, ..added };
+        }
+        entry.transfers = entry.transfers.saturating_add(1);
+        self.announce(slot, at);
+        added
+    }
+
+    /// Forgets some of what sent nothing for long.
+    pub(crate) fn expire(&mut self, now: Timestamp) {
+        for _ in 0..FORGET_AT_ONCE {
+            let oldest = self.recency.oldest();
+            let due = |slot: &u32| self.entry(*slot).is_some_and(|entry| entry.newest.after(FORGET) <= now);
+            let Some(slot) = oldest.filter(due) else { return };
+            self.remove(slot);
+        }
+    }
+
+    /// When [`ServiceTable::expire`] has something to do next.
+    pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
+        self.entry(self.recency.oldest()?).map(|entry| entry.newest.after(FORGET))
+    }
+
+    /// The next event.
+    pub(crate) fn poll_event(&mut self) -> Option<ServiceEvent> {
+        self.events.pop_front()
+    }
+
+    /// Whether there are events.
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Every service whose quantile is known, by address and port.
+    pub(crate) fn sizes(&self) -> Vec<ServiceSize> {
+        let mut sizes: Vec<_> = self.places.iter().flatten().filter_map(|entry| entry.size()).collect();
+        sizes.sort_unstable_by_key(|size| size.service);
+        sizes
+    }
+
+    fn entry(&self, slot: u32) -> Option<&Entry> {
+        self.places.get(index(slot))?.as_deref()
+    }
+
+    fn entry_mut(&mut self, slot: u32) -> Option<&mut Entry> {
+        self.places.get_mut(index(slot))?.as_deref_mut()
+    }
+
+    fn insert(&mut self, service: SocketAddr, at: Timestamp) -> Option<u32> {
+        let slot = if let Some(slot) = self.free.pop() {
+            slot
+        } else {
+            self.places.push(None);
+            u32::try_from(self.places.len() - 1).ok()?
+        };
+        let entry = Entry { service, sizes: Histogram::new(at), newest: at, transfers: 0, looked: at, announced: None };
+        *self.places.get_mut(index(slot))? = Some(Box::new(entry));
+        self.by_service.insert(service, slot);
+        self.recency.push(slot);
+        Some(slot)
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let Some(entry) = self.places.get_mut(index(slot)).and_then(Option::take) else { return };
+        self.by_service.remove(&entry.service);
+        self.recency.remove(slot);
+        self.free.push(slot);
+        if entry.announced.is_some() {
+            self.events.push_back(ServiceEvent::Forgotten(entry.service));
+        }
+    }
+
+    /// Announces a service's quantile if it appeared, changed, was removed, or was announced a while ago.
+    fn announce(&mut self, slot: u32, at: Timestamp) {
+        let (refresh, change) = (self.refresh, self.change);
+        let Some(entry) = self.entry_mut(slot) else { return };
+        if entry.transfers < LEAST_TRANSFERS || (entry.announced.is_some() && at.since(entry.looked) < LOOK) {
+            return;
+        }
+        entry.looked = at;
+        let size = entry.size();
+        let event = match (entry.announced, size) {
+            (None, None) => return,
+            (Some(_), None) => ServiceEvent::Forgotten(entry.service),
+            (Some((announced_at, announced)), Some(size))
+                if at.since(announced_at) < refresh && !moved(announced, size.quantile, change) =>
+            {
+                return;
+            }
+            (_, Some(size)) => ServiceEvent::Size(size),
+        };
+        entry.announced = size.map(|size| (at, size.quantile));
+        self.events.push_back(event);
+    }
+}
+
+impl Entry {
+    fn size(&self) -> Option<ServiceSize> {
+        let transfers = self.sizes.count();
+        let quantile = self.sizes.quantile().filter(|_| transfers >= LEAST_TRANSFERS)?;
+        Some(ServiceSize { service: self.service, quantile, transfers })
+    }
+}
+
+fn moved(announced: Bytes, now: Bytes, change: f64) -> bool {
+    announced.0.abs_diff(now.0) as f64 > change * announced.0 as f64
+}
+
+fn index(slot: u32) -> usize {
+    usize::try_from(slot).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(s: u64) -> Timestamp {
+        Timestamp::default().after(Micros::from_secs(s))
+    }
+
+    fn service(n: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], n))
+    }
+
+    fn table(limit: usize) -> ServiceTable {
+        ServiceTable::new(NonZeroUsize::new(limit).unwrap(), Micros::from_secs(20), 0.1, 0, false)
+    }
+
+    /// Transfers to this many remote addresses, from the `first` on.
+    fn add(table: &mut ServiceTable, n: u16, at: Timestamp, first: u32, count: u32, size: u64) -> bool {
+        let to = |remote: u32| IpAddr::from((0x0a00_0000 + remote).to_be_bytes());
+        let added: Vec<_> =
+            (first..first + count).map(|remote| table.add(service(n), to(remote), at, Bytes(size))).collect();
+        assert!(added.iter().all(|added| !added.over_limit));
+        added.iter().any(|added| added.evicted)
+    }
+
+    fn events(table: &mut ServiceTable) -> Vec<ServiceEvent> {
+        std::iter::from_fn(|| table.poll_event()).collect()
+    }
+
+    fn announced(table: &mut ServiceTable) -> Vec<(u64, u32)> {
+        let size = |event| match event {
+            ServiceEvent::Size(size) => (size.quantile.0, size.transfers),
+            other => panic!("{other:?}"),
+        };
+        events(table).into_iter().map(size).collect()
+    }
+
+    #[test]
+    fn a_quantile_is_announced_from_ten_transfers_on_then_if_it_changed_or_is_old() {
+        let mut table = table(10);
+        assert!(!add(&mut table, 443, at(0), 0, 9, 1 << 14));
+        assert_eq!(table.sizes(), []);
+        assert!(!add(&mut table, 443, at(0), 9, 3, 1 << 14));
+        assert_eq!(announced(&mut table), [(1 << 14, 10)], "the tenth, and no event after it");
+        add(&mut table, 443, at(20), 12, 1, 1 << 14);
+        assert_eq!(announced(&mut table), [(1 << 14, 13)], "announced again after the interval");
+        add(&mut table, 443, at(21), 13, 4, 1 << 15);
+        assert_eq!(announced(&mut table), []);
+        add(&mut table, 443, at(22), 17, 1, 1 << 15);
+        assert_eq!(announced(&mut table), [(1 << 15, 18)], "5 of 18 are larger: the quantile moved");
+        add(&mut table, 443, at(22), 18, 50, 1 << 10);
+        assert_eq!(announced(&mut table), [], "computed once a second");
+        add(&mut table, 443, at(23), 68, 1, 1 << 10);
+        assert_eq!(announced(&mut table), [(1 << 14, 69)]);
+    }
+
+    #[test]
+    fn the_service_idle_longest_is_evicted_and_announced() {
+        let mut table = table(2);
+        assert!(!add(&mut table, 1, at(0), 0, 10, 1 << 14));
+        assert!(!add(&mut table, 2, at(1), 0, 1, 1 << 14));
+        assert!(!add(&mut table, 1, at(2), 0, 1, 1 << 14));
+        assert!(add(&mut table, 3, at(3), 0, 1, 1 << 14), "the second has to go");
+        events(&mut table);
+        assert!(add(&mut table, 4, at(3), 0, 1, 1 << 14), "then the first");
+        assert_eq!(events(&mut table), [ServiceEvent::Forgotten(service(1))]);
+        assert_eq!(table.by_service.len(), 2);
+    }
+
+    #[test]
+    fn a_silent_service_is_forgotten_when_its_sizes_are_too_old_to_count() {
+        let mut table = table(10);
+        assert!(!add(&mut table, 1, at(5), 0, 10, 1 << 14));
+        events(&mut table);
+        assert_eq!(table.poll_timeout(), Some(at(3_605)));
+        table.expire(at(3_604));
+        assert_eq!(events(&mut table), []);
+        table.expire(at(3_605));
+        assert_eq!(events(&mut table), [ServiceEvent::Forgotten(service(1))]);
+        assert_eq!((table.poll_timeout(), table.sizes().len()), (None, 0));
+    }
+
+    #[test]
+    fn a_service_that_became_seldom_has_no_quantile_any_more() {
+        let mut table = table(10);
+        assert!(!add(&mut table, 1, at(0), 0, 10, 1 << 14));
+        add(&mut table, 1, at(3_000), 0, 1, 1 << 14);
+        events(&mut table);
+        add(&mut table, 1, at(5_000), 0, 1, 1 << 14);
+        assert_eq!(events(&mut table), [ServiceEvent::Forgotten(service(1))]);
+    }
+
+    /// The usual size of a service whose honest clients had `each` transfers of 30 kB to 3.8 MB, without and with one more
+    /// client that has 400 of `size` bytes among them. Half of the clients were there before it came.
+    fn usual_sizes(clients: u32, each: u32, size: u64) -> [Option<u64>; 2] {
+        [0, 400_u32].map(|hostile| {
+            let mut table = table(1);
+            let client = |n: u32| IpAddr::from((0x0a00_0000 + n).to_be_bytes());
+            let all = clients * each;
+            for n in 0..all {
+                // Seven octaves from 30 kB on, each size once and in no order.
+                let step = u64::from(n * 37 % all) * 7;
+                let (octave, part) = (30_000 << (step / u64::from(all)), step % u64::from(all));
+                let honest = Bytes(octave + octave * part / u64::from(all));
+                table.add(service(443), client(n % clients), at(u64::from(n)), honest);
+                if n >= all / 2 {
+                    for _ in 0..hostile.div_ceil(all - all / 2) {
+                        table.add(service(443), "203.0.113.9".parse().unwrap(), at(u64::from(n)), Bytes(size));
+                    }
+                }
+            }
+            table.sizes().first().map(|size| size.quantile.0)
+        })
+    }
+
+    #[test]
+    fn one_client_does_not_set_the_usual_size_of_a_service() {
+        for each in [2, 3] {
+            for size in [200, 1 << 30] {
+                let [Some(honest), Some(hostile)] = usual_sizes(60, each, size) else { panic!("a size is known") };
+                let moved = hostile as f64 / honest as f64 - 1.0;
+                assert!(moved.abs() <= 0.1, "{size} bytes, {each} of each: {honest} became {hostile}");
+            }
+        }
+    }
+
+    /// The bound in docs/threat-model.md for services with few clients.
+    #[test]
+    fn a_service_with_few_clients_has_a_size_of_theirs_or_none() {
+        assert_eq!(usual_sizes(1, 3, 200), [None, None], "one client's sizes, and two's, are too few");
+        for clients in [3, 10] {
+            for size in [200, 1 << 30] {
+                let [_, Some(hostile)] = usual_sizes(clients, 3, size) else { panic!("a size is known") };
+                assert!((30_000..4_200_000).contains(&hostile), "{clients} clients, {size} bytes: {hostile}");
+            }
+        }
+        // Two clients in two half hours: six transfers of the hostile one against four others, which still decide.
+        let mut table = table(1);
+        let (honest, other) = ("10.0.0.1".parse().unwrap(), "203.0.113.9".parse().unwrap());
+        for n in 0..800 {
+            table.add(service(443), other, at(n * 4), Bytes(200));
+            if n % 250 == 0 {
+                table.add(service(443), honest, at(n * 4), Bytes(300_000));
+            }
+        }
+        assert!(table.sizes()[0].quantile.0 >= 300_000, "{:?}", table.sizes());
+    }
 }

@@ -8,7 +8,6 @@ pub mod bucket;
 pub mod cells;
 pub(crate) mod delivery;
 pub mod live;
-pub(crate) mod majority;
 pub(crate) mod parallel;
 pub mod record;
 mod sound;

@@ -1,4 +1,4 @@
-//! Everything kept of one network: the ring of buckets, in memory and in the store.
+//! Everything kept of one network: the ring of buckets, in memory and in the store, and the address that may outweigh all others in it.
 //!
 //! Only buckets in which something happened take room, in order of time. What is older than the window is passed over by
 //! every reader ([`NetworkRecord::slice`]) and dropped at the next write, so an idle network costs no work.
@@ -9,7 +9,6 @@ use spand_proto::no_estimate::Outcomes;
 use spand_proto::units::{Micros, Timestamp, Window};
 
 use super::bucket::{Bucket, Contribution, RemoteRtt, Source};
-use super::majority;
 use crate::config::WindowConfig;
 use crate::mem::allocated_for;
 use crate::types::{LimitCounts, RttSum, WindowSample};
@@ -64,7 +63,7 @@ impl WindowSlice<'_> {
     /// than half weigh together as much as all others. Where there are no others, they count as they are.
     pub fn rtt_mean(self) -> Option<Micros> {
         let all = self.rtt();
-        let heaviest = majority::candidate(self.rtts.iter().map(|part| (part.remote, part.count)))?;
+        let heaviest = majority_candidate(self.rtts.iter().map(|part| (part.remote, part.count)))?;
         let own = self
             .rtts
             .iter()
@@ -97,6 +96,22 @@ impl WindowSlice<'_> {
     pub fn limits(self) -> LimitCounts {
         self.buckets.iter().fold(LimitCounts::default(), |sum, bucket| sum.with(bucket.limits()))
     }
+}
+
+/// The one address that may have more than half of something (`docs/decisions/estimate-of-a-network.md`: none may give more than half of
+/// an estimate).
+///
+/// Finds it in one pass without a table: weights of different addresses cancel each other out, and what is left over names
+/// the only candidate (Boyer and Moore's majority vote, with weights). Whether it has more than half is for the caller to
+/// count; no other one has.
+pub(crate) fn majority_candidate(parts: impl Iterator<Item = (IpAddr, u64)>) -> Option<IpAddr> {
+    let (address, _) = parts.fold(None, |held: Option<(IpAddr, u64)>, (address, weight)| match held {
+        Some((holder, ahead)) if holder == address => Some((holder, ahead.saturating_add(weight))),
+        Some((holder, ahead)) if ahead >= weight => Some((holder, ahead - weight)),
+        Some((_, ahead)) => Some((address, weight - ahead)),
+        None => Some((address, weight)),
+    })?;
+    Some(address)
 }
 
 impl NetworkRecord {
@@ -276,4 +291,27 @@ pub(crate) fn is_aged(index: u64, now: Timestamp, config: &WindowConfig) -> bool
 /// A bucket's length in nanoseconds; one microsecond where it is configured to be zero.
 pub(crate) fn bucket_nanos(bucket: Micros) -> u64 {
     bucket.0.max(1).saturating_mul(1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_one_with_more_than_half_is_found(parts in prop::collection::vec((0_u8..4, 0_u64..9), 1..30)) {
+            let address = |n: u8| IpAddr::from([192, 0, 2, n]);
+            let weight = |of: &dyn Fn(u8) -> bool| -> u64 {
+                parts.iter().filter(|(n, _)| of(*n)).map(|(_, weight)| weight).sum()
+            };
+            let found = majority_candidate(parts.iter().map(|(n, weight)| (address(*n), *weight)));
+            for n in 0..4 {
+                if weight(&|other| other == n) > weight(&|other| other != n) {
+                    prop_assert_eq!(found, Some(address(n)));
+                }
+            }
+        }
+    }
 }

@@ -1,21 +1,18 @@
-//! A connection: two senders, and how far opening and closing have come.
+//! A connection: two senders, how far opening and closing have come, and the starts that its segments announce.
 
-mod imminent;
 mod judge;
 
 use std::net::IpAddr;
 
 use spand_proto::units::{Micros, Timestamp};
 
-pub(crate) use self::imminent::Imminent;
-use self::judge::Doubts;
+use self::judge::{Doubts, RecordTimes};
 use crate::config::FlowReports;
 use crate::counters::Ignored;
 use crate::flow::connection_end::ConnectionEnd;
 use crate::flow::handshake::window_shift;
 use crate::flow::maybe::MaybeTime;
 use crate::flow::passed::{Passed, unit};
-use crate::flow::record_times::RecordTimes;
 use crate::flow::report::{DirectionDetails, DirectionReport};
 use crate::flow::sender::Sender;
 use crate::flow::seq_state::SeqState;
@@ -24,7 +21,7 @@ use crate::flow::sink::FlowContext;
 use crate::flow::table::Idleness;
 use crate::flow::tuple::Side;
 use crate::mem::Held;
-use crate::types::{ConnectionId, Flow, Flows};
+use crate::types::{ConnectionId, Flow, Flows, Trigger};
 use crate::wire::segment::{Endpoint, Flags, Segment};
 
 /// How far a connection has come.
@@ -45,6 +42,41 @@ pub(crate) struct Role {
     pub(crate) inside: bool,
     /// Its window is wanted.
     pub(crate) follow: bool,
+}
+
+/// A start that a segment announces.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Imminent {
+    /// Who starts: the segment's sender, or its receiver.
+    pub(crate) by_sender: bool,
+    /// What announced it.
+    pub(crate) trigger: Trigger,
+}
+
+impl Imminent {
+    /// What `segment` announces if it is the first SYN of a connection: the start of its sender, where that is inside, else of its
+    /// receiver. Nothing else of the connection has to be known for it.
+    #[inline]
+    pub(crate) fn by_syn(segment: &Segment, from: Role, to: Role) -> Option<Self> {
+        if !segment.flags.has(Flags::SYN) || segment.ack.is_some() {
+            return None;
+        }
+        let by_sender = from.inside;
+        let (host, trigger) = if by_sender { (from, Trigger::ActiveOpen) } else { (to, Trigger::PassiveOpen) };
+        host.is_announced_here().then_some(Self { by_sender, trigger })
+    }
+
+    /// What data from outside announce that arrive at an idle host.
+    pub(crate) fn by_data_after_idle(from: Role, to: Role) -> Option<Self> {
+        (!from.inside && to.is_announced_here()).then_some(Self { by_sender: false, trigger: Trigger::Idle })
+    }
+}
+
+impl Role {
+    /// Whether starts of this end are announced, and by this engine.
+    fn is_announced_here(self) -> bool {
+        self.inside && self.follow
+    }
 }
 
 /// Where a packet stood.

@@ -5,19 +5,16 @@
 //! nothing had been lost (RFC 3708, RFC 3522, RFC 4015, RFC 5682). Judges from what the tap sees; the window is
 //! [`super::shadow`]'s.
 
-mod progress;
 mod repeat;
-mod seldom;
 mod threshold;
 
 use spand_proto::units::Timestamp;
 
 use crate::flow::sequence::is_after;
 use crate::flow::shadow::observation::LossKind;
+use crate::mem::boxed;
 
-pub(crate) use self::progress::{AckKind, Progress, Turn};
 pub(crate) use self::repeat::{Repeat, Standing};
-pub(crate) use self::seldom::Seldom;
 pub(crate) use self::threshold::Counted;
 use self::threshold::Threshold;
 
@@ -25,6 +22,62 @@ use self::threshold::Threshold;
 const DUP_THRESH: u16 = 3;
 /// A flight of fewer full segments than this cannot give three duplicates, so fewer suffice (RFC 5827).
 const SMALL_FLIGHT: u64 = 4;
+
+/// What an acknowledgement did to `SND.UNA`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum AckKind {
+    /// It advanced.
+    Advance,
+    /// It stayed, and the peer says that it got something else, or more of the same (RFC 5681 section 2, RFC 6675).
+    Duplicate,
+    /// It stayed for another reason: data of the peer's, or a window update.
+    #[default]
+    Other,
+}
+
+/// What an acknowledgement tells recovery.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one acknowledgement")]
+pub(crate) struct Progress {
+    /// `SND.UNA` after it.
+    pub(crate) una: u64,
+    /// Highest position sent.
+    pub(crate) nxt: u64,
+    /// When an answer of the sender passes the tap at the earliest.
+    pub(crate) heard_at: Timestamp,
+    /// What it did to the cumulative acknowledgement.
+    pub(crate) kind: AckKind,
+    /// It acknowledges cumulatively what was sent once and not SACKed before (`FLAG_ORIG_SACK_ACKED`).
+    pub(crate) original: bool,
+    /// Its first SACK block reports a duplicate segment (RFC 2883).
+    pub(crate) dsack: bool,
+    /// The timestamp it echoes.
+    pub(crate) echo: Option<u32>,
+    /// It carries an ECN echo.
+    pub(crate) ece: bool,
+    /// Bytes that count as lost after it, those repeated already among them; 0 without SACK.
+    pub(crate) lost: u64,
+    /// Of them, bytes repeated.
+    pub(crate) repeated: u64,
+    /// With it, something repeated counts as lost once more.
+    pub(crate) lost_again: bool,
+    /// What a sender without SACK counts.
+    pub(crate) counted: Option<Counted>,
+}
+
+/// What became of recovery by an acknowledgement.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Turn {
+    /// A tail loss probe turned out to have repaired a loss.
+    pub(crate) probe_loss: bool,
+    /// The last reduction was spurious.
+    pub(crate) undone: bool,
+    /// The recovery point is acknowledged.
+    pub(crate) ended: bool,
+    /// What the sender reacts to with this acknowledgement: an ECN echo, more losses above the recovery point that it
+    /// repeated already, or after a timeout the loss of a repeat.
+    pub(crate) began: Option<LossKind>,
+}
 
 /// One sender's loss recovery.
 #[derive(Clone, Debug, Default)]
@@ -346,6 +399,65 @@ impl Recovery {
         let Some(first) = self.undo.as_mut().and_then(|undo| undo.first_ts_value.take()) else { return false };
         echo.is_some_and(|echo| is_after(first, echo))
     }
+}
+
+/// Recovery for the many senders that never need it: its state is made with the first thing that it has to remember. A sender
+/// has one at most, which bounds them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seldom(Option<Box<Recovery>>);
+
+impl Seldom {
+    /// Memory of it.
+    pub(crate) fn held_bytes(&self) -> usize {
+        if self.0.is_some() { const { boxed::<Recovery>() } } else { 0 }
+    }
+
+    /// See [`Recovery::is_active`].
+    pub(crate) fn is_active(&self) -> bool {
+        self.0.as_ref().is_some_and(|recovery| recovery.is_active())
+    }
+
+    /// See [`Recovery::is_due`].
+    pub(crate) fn is_due(&self) -> bool {
+        self.0.as_ref().is_some_and(|recovery| recovery.is_due())
+    }
+
+    /// See [`Recovery::outlasts`].
+    pub(crate) fn outlasts(&self, una: u64) -> bool {
+        self.0.as_ref().is_some_and(|recovery| recovery.outlasts(una))
+    }
+
+    /// See [`Recovery::repeated`].
+    pub(crate) fn repeated(&mut self, repeat: &Repeat) -> Option<LossKind> {
+        self.0.get_or_insert_default().repeated(repeat)
+    }
+
+    /// See [`Recovery::note_ecn_capable`].
+    pub(crate) fn note_ecn_capable(&mut self) {
+        self.0.get_or_insert_default().note_ecn_capable();
+    }
+
+    /// See [`Recovery::sent`]: it moves a point, and without a state there is none.
+    pub(crate) fn sent(&mut self, at: Timestamp, positions: (u64, u64), reduced: bool) {
+        if let Some(recovery) = &mut self.0 {
+            recovery.sent(at, positions, reduced);
+        }
+    }
+
+    /// See [`Recovery::acknowledged`].
+    #[inline]
+    pub(crate) fn acknowledged(&mut self, progress: &Progress) -> Turn {
+        match &mut self.0 {
+            Some(recovery) => recovery.acknowledged(progress),
+            None if changes_nothing(progress) => Turn::default(),
+            none => none.get_or_insert_default().acknowledged(progress),
+        }
+    }
+}
+
+/// Whether an acknowledgement leaves a recovery that has nothing to remember as it is, and calls for nothing.
+fn changes_nothing(progress: &Progress) -> bool {
+    progress.kind != AckKind::Duplicate && progress.lost == 0
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use spand_proto::units::{Bytes, Micros};
 
 use super::{Acknowledged, Sender};
 use crate::counters::Ignored;
-use crate::flow::announced::Announced;
+use crate::flow::acceptance::Announced;
 use crate::flow::copies::{LastPacket, is_copy_of};
 use crate::flow::coverage::{Coverage, Inserted};
 use crate::flow::handshake::Syn;

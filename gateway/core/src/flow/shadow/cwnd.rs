@@ -1,8 +1,9 @@
-//! A congestion window as Linux keeps it: whole segments, and the acknowledged segments that count towards the next.
+//! A congestion window as Linux keeps it: its segments, whether the sender used them, and how it is reduced.
 //!
-//! Growth in slow start and by one segment per so many acknowledged (`tcp_slow_start`, `tcp_cong_avoid_ai`), the
-//! restart after idle time (`tcp_cwnd_restart`), and what an undo restores (`tcp_undo_cwnd_reduction`). How many
-//! segments one more costs, and what a loss leaves, is the law's business ([`super::replica::Law`]).
+//! [`Cwnd`] has whole segments, and the acknowledged segments that count towards the next: growth in slow start and by
+//! one segment per so many acknowledged (`tcp_slow_start`, `tcp_cong_avoid_ai`), the restart after idle time
+//! (`tcp_cwnd_restart`), and what an undo restores (`tcp_undo_cwnd_reduction`). How many segments one more costs, and
+//! what a loss leaves, is the law's business ([`super::replica::Law`]).
 
 use spand_proto::units::Micros;
 
@@ -148,4 +149,173 @@ impl Cwnd {
 )]
 pub(super) fn whole_segments(segments: f32) -> u32 {
     segments as u32
+}
+
+/// Whether a sender used the window it had, over one window of data: a window grows only then (`tcp_cwnd_validate`,
+/// `tcp_is_cwnd_limited`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Usage {
+    limited: bool,
+    /// It had heard of all that was acknowledged when it filled the window.
+    heard: bool,
+    /// Most segments outstanding in this window of data.
+    outstanding_max: u32,
+    /// Position in the stream up to which this window of data reaches.
+    until: u64,
+}
+
+impl Usage {
+    pub(super) const fn new() -> Self {
+        Self { limited: false, heard: true, outstanding_max: 0, until: 0 }
+    }
+
+    /// After a packet: `outstanding` and `pipe` in segments, `una` and `nxt` as positions in the stream. `ahead`: segments
+    /// acknowledged at the tap of which the sender does not know yet, so that in slow start its window did not grow by them.
+    pub(super) fn record(&mut self, cwnd: &Cwnd, [outstanding, pipe, ahead]: [u32; 3], una: u64, nxt: u64) {
+        let ahead = if cwnd.in_slow_start() { ahead } else { 0 };
+        let limited = pipe.saturating_add(ahead) >= cwnd.whole();
+        if una >= self.until || limited || (!self.limited && outstanding > self.outstanding_max) {
+            (self.limited, self.heard) = (limited, ahead == 0);
+            self.outstanding_max = outstanding;
+            self.until = nxt;
+        }
+    }
+
+    /// Whether an acknowledgement may raise the window: it was filled, or in slow start at least half used. A window that was
+    /// filled in slow start has doubled when the sender looks again; from afar more is acknowledged before that is seen.
+    pub(super) const fn may_grow(&self, cwnd: &Cwnd) -> bool {
+        let half_used = cwnd.in_slow_start() && cwnd.whole() < self.outstanding_max.saturating_mul(2);
+        half_used || (self.limited && (self.heard || !cwnd.in_slow_start()))
+    }
+}
+
+/// How a reduction goes on: proportional rate reduction as Linux does it (`tcp_cwnd_reduction`, after RFC 6937), in fast
+/// recovery and after a mark.
+///
+/// Counted in segments, from the first transmission or acknowledgement after it began. What a tap some way off has not seen yet
+/// of what the sender sent lacks in the network and in what was sent alike, so the window is right from there, too.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reduction {
+    delivered: u32,
+    sent: u32,
+}
+
+/// An acknowledgement during a reduction, in segments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReductionStep {
+    /// In the network after it.
+    pub(super) pipe: u32,
+    /// Newly acknowledged or SACKed.
+    pub(super) newly: u32,
+    /// The cumulative acknowledgement advanced, and nothing more is lost.
+    pub(super) clean: bool,
+}
+
+impl Reduction {
+    /// Segments went out, new or again; the first of them at once with the acknowledgement that began it.
+    pub(super) fn sent(&mut self, segments: u32) {
+        self.delivered = self.delivered.max(1);
+        self.sent = self.sent.saturating_add(segments);
+    }
+
+    /// Whether nothing was sent in it yet.
+    pub(super) const fn is_fresh(self) -> bool {
+        self.sent == 0
+    }
+
+    pub(super) fn delivered(&mut self, segments: u32) {
+        self.delivered = self.delivered.saturating_add(segments);
+    }
+
+    /// Segments sent and arrived in it, once something was sent.
+    pub(super) fn counted(self) -> Option<(u32, u32)> {
+        (self.sent > 0).then_some((self.sent, self.delivered))
+    }
+
+    /// The window after `step`, for a sender that had the window and threshold in `cwnd` when the reduction began.
+    pub(super) fn window(self, step: &ReductionStep, cwnd: &Cwnd) -> u32 {
+        let (delivered, sent) = (i64::from(self.delivered), i64::from(self.sent));
+        let (threshold, prior) = (i64::from(cwnd.threshold()), i64::from(cwnd.prior().max(1)));
+        let room = threshold - i64::from(step.pipe);
+        let more = if room < 0 {
+            threshold.saturating_mul(delivered).saturating_add(prior - 1) / prior - sent
+        } else {
+            room.min((delivered - sent).max(i64::from(step.newly)) + i64::from(step.clean))
+        };
+        let more = more.max(i64::from(self.is_fresh()));
+        u32::try_from(i64::from(step.pipe) + more).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_that_a_far_sender_does_not_have_yet_need_not_be_filled() {
+        let last_flight = |ahead: u32, threshold: Option<u32>, later: u32| {
+            let (mut cwnd, mut usage) = (Cwnd::new(20), Usage::new());
+            if let Some(threshold) = threshold {
+                cwnd.reduce(threshold);
+            }
+            usage.record(&cwnd, [11, 11, ahead], 0, 21);
+            cwnd.set(later);
+            usage.may_grow(&cwnd)
+        };
+        assert!(last_flight(9, None, 21), "it had 11 when it sent these, and acknowledgements of 9 were on their way");
+        assert!(!last_flight(0, None, 30));
+        assert!(!last_flight(9, Some(20), 30), "in congestion avoidance they hardly open it");
+    }
+
+    #[test]
+    fn a_window_that_a_far_sender_filled_in_slow_start_doubles_at_most() {
+        let grows_to = |ahead: u32| {
+            let (mut cwnd, mut usage) = (Cwnd::new(20), Usage::new());
+            // Its peer's window is full: it sends no more than these at a time, and its own was just filled.
+            usage.record(&cwnd, [20 - ahead, 20 - ahead, ahead], 0, 20);
+            while usage.may_grow(&cwnd) && cwnd.whole() < 100 {
+                cwnd.set(cwnd.whole() + 1);
+            }
+            cwnd.whole()
+        };
+        assert_eq!(grows_to(4), 32);
+        assert_eq!(grows_to(0), 100, "beside the tap the sender is seen to fill it no more");
+    }
+
+    /// A window of 11 that is reduced to 5, as the kernel's account of one has it.
+    fn reduced() -> Cwnd {
+        let mut cwnd = Cwnd::new(11);
+        cwnd.reduce(5);
+        cwnd
+    }
+
+    fn step(pipe: u32, newly: u32, clean: bool) -> ReductionStep {
+        ReductionStep { pipe, newly, clean }
+    }
+
+    #[test]
+    fn segments_leave_in_proportion_to_those_that_arrive() {
+        let (cwnd, mut reduction) = (reduced(), Reduction::default());
+        reduction.delivered(1);
+        assert_eq!(reduction.window(&step(8, 1, false), &cwnd), 9, "the repeat at least");
+        reduction.sent(1);
+        let windows: Vec<u32> = (0..3)
+            .map(|n| {
+                reduction.delivered(1);
+                reduction.window(&step(8 - n, 1, false), &cwnd)
+            })
+            .collect();
+        assert_eq!(windows, [8, 8, 7], "5 of 11 that arrive");
+    }
+
+    #[test]
+    fn below_the_threshold_it_fills_up_again() {
+        let (cwnd, mut reduction) = (reduced(), Reduction::default());
+        reduction.sent(1);
+        reduction.delivered(1);
+        assert_eq!(reduction.window(&step(1, 1, true), &cwnd), 3, "one more than arrived, where nothing more is lost");
+        assert_eq!(reduction.window(&step(1, 1, false), &cwnd), 2);
+        reduction.delivered(9);
+        assert_eq!(reduction.window(&step(0, 1, false), &cwnd), 5, "nothing to send: up to the threshold");
+    }
 }

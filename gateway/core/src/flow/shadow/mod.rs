@@ -1,6 +1,6 @@
 //! A replica of a sender's congestion window, as far as packets seen on the way tell.
 //!
-//! Three windows grow and back off side by side as Reno, CUBIC and BBR would ([`reno`], [`cubic`], [`bbr`] on
+//! Three windows grow and back off side by side as Reno, CUBIC and BBR would ([`Reno`], [`cubic`], [`bbr`] on
 //! [`replica`]). What the packets show corrects them ([`evidence`]): a pipe above a window raises it, a pipe that stays
 //! below it although every acknowledgement is answered at once lowers it. Which of them needed the fewer corrections, and
 //! whether the sender paces and backs off, tells its congestion control ([`flavour`]). What held the sender back in its last round trip is said beside every
@@ -22,37 +22,28 @@ mod hystart;
 pub mod observation;
 mod pacing;
 mod packets;
-mod reduction;
-mod reno;
 mod replica;
 mod rounds;
-mod rto;
 mod rules;
 mod sampling;
-mod small;
 #[cfg(test)]
 mod tests;
-mod transfer;
-mod usage;
 
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use self::bbr::Bbr;
 use self::cubic::Cubic;
-use self::cwnd::INITIAL;
+use self::cwnd::{INITIAL, Reduction};
 use self::evidence::AckClock;
 use self::flavour::{Flavour, Leaning, Prior};
 use self::held::Held;
 use self::pacing::Pacing;
-use self::reduction::Reduction;
-use self::reno::Reno;
-use self::replica::Replica;
+use self::packets::SmallSegments;
+use self::replica::{Reno, Replica};
 use self::rounds::Rounds;
-use self::rto::Rto;
-use self::sampling::AfterLoss;
-use self::small::SmallSegments;
-use self::transfer::Transfer;
+use self::sampling::{AfterLoss, Transfer};
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
+use crate::flow::rtt::{INITIAL_RTO, LinuxRto};
 use crate::mem::boxed;
 use crate::types::{Limiter, Phase};
 
@@ -93,7 +84,7 @@ pub struct Shadow {
     restarted: u8,
     /// Idle times over which it kept its window instead (`tcp_slow_start_after_idle`).
     kept_window: u8,
-    rto: Rto,
+    rto: LinuxRto,
     /// Smallest round-trip time, and since when it is that.
     min_rtt: MaybeMicros,
     min_rtt_at: Timestamp,
@@ -135,7 +126,7 @@ impl Shadow {
             first_flight: true,
             restarted: 0,
             kept_window: 0,
-            rto: Rto::default(),
+            rto: LinuxRto::default(),
             min_rtt: MaybeMicros::NONE,
             min_rtt_at: Timestamp(0),
             reno: Replica::new(initial, Reno),
@@ -256,7 +247,7 @@ impl Shadow {
 
     /// A round trip, or what is taken for one before the first.
     fn round(&self) -> Micros {
-        self.srtt().unwrap_or(rto::INITIAL)
+        self.srtt().unwrap_or(INITIAL_RTO)
     }
 
     /// The smallest round trip, and since when it is that.

@@ -1,16 +1,20 @@
-//! What each packet does to the replica: segments sent, acknowledgements, the ends of recovery.
+//! What each packet does to the replica: segments sent, among them small ones, acknowledgements, the ends of
+//! recovery.
 
+use smallvec::SmallVec;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use super::bbr::{Delivery, Departure};
+use super::cwnd::ReductionStep;
 use super::flavour::Flavour;
 use super::held::Stand;
 use super::observation::{Acked, Sent};
-use super::reduction::Step;
 use super::replica::Progress;
-use super::transfer::End;
+use super::sampling::TransferEnd;
 use super::{Shadow, State};
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
+use crate::flow::sequence::low_half;
+use crate::mem::allocated_for;
 use crate::types::{Limiter, Phase};
 
 /// A sender keeps its window over idle times if it did so this often: a gap of the capture can look like the first.
@@ -170,7 +174,7 @@ impl Shadow {
                 let clean = acked.acked_bytes > 0 && acked.lost_bytes == 0 && !acked.lost_again;
                 self.reduction.delivered(newly);
                 self.weigh_reduction(at, acked.pipe);
-                let step = Step { pipe: self.packets(acked.pipe), newly, clean };
+                let step = ReductionStep { pipe: self.packets(acked.pipe), newly, clean };
                 self.reno.reduce_on(&step, self.reduction);
                 self.cubic.reduce_on(&step, self.reduction);
             }
@@ -252,7 +256,7 @@ impl Shadow {
                 Limiter::Window if !self.vouches(phase) => Limiter::Unknown,
                 limiter => limiter,
             };
-            self.transfer.end = Some(End { window_segments, limiter, phase });
+            self.transfer.end = Some(TransferEnd { window_segments, limiter, phase });
         }
     }
 
@@ -322,5 +326,60 @@ impl Shadow {
         self.state = State::Open;
         self.rounds.forget(self.nxt);
         self.clock.break_run();
+    }
+}
+
+/// Small segments at a time; at the limit the newest two are taken together, and acknowledged together.
+const SMALL_ENTRIES: usize = 6;
+
+/// A small segment: where it ends, and what it lacks to the full size.
+#[derive(Clone, Copy, Debug)]
+struct Small {
+    /// Low half of its end's position in the stream.
+    end: u32,
+    lacks_bytes: u32,
+}
+
+/// Segments below the full size that are outstanding, in order of sequence: senders count packets, the scoreboard counts bytes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SmallSegments {
+    /// Most transfers have one, their last.
+    entries: SmallVec<[Small; 2]>,
+    lacks_bytes: u32,
+}
+
+impl SmallSegments {
+    /// A segment up to `end` was sent, `lacks_bytes` short of a whole number of full ones.
+    pub(super) fn sent(&mut self, end: u64, lacks_bytes: u32) {
+        let end = low_half(end);
+        self.lacks_bytes = self.lacks_bytes.saturating_add(lacks_bytes);
+        if self.entries.len() < SMALL_ENTRIES {
+            if self.entries.len() == self.entries.inline_size() {
+                self.entries.reserve_exact(SMALL_ENTRIES - self.entries.len());
+            }
+            self.entries.push(Small { end, lacks_bytes });
+        } else if let Some(last) = self.entries.last_mut() {
+            last.end = end;
+            last.lacks_bytes = last.lacks_bytes.saturating_add(lacks_bytes);
+        }
+    }
+
+    /// Everything up to `una` is acknowledged; returns what the small segments among it lacked, in bytes.
+    pub(super) fn acked(&mut self, una: u64) -> u32 {
+        let una = low_half(una);
+        let done = self.entries.iter().take_while(|small| una.wrapping_sub(small.end) < 1 << 31).count();
+        let lacked = self.entries.drain(..done).map(|small| small.lacks_bytes).fold(0, u32::saturating_add);
+        self.lacks_bytes = self.lacks_bytes.saturating_sub(lacked);
+        lacked
+    }
+
+    /// Memory beside its own.
+    pub(super) fn held_bytes(&self) -> usize {
+        if self.entries.spilled() { allocated_for::<Small>(self.entries.capacity()) } else { 0 }
+    }
+
+    /// What those outstanding lack, in bytes.
+    pub(super) fn lacks_bytes(&self) -> u64 {
+        u64::from(self.lacks_bytes)
     }
 }

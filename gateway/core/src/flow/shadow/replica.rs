@@ -1,14 +1,12 @@
-//! One replica of a loss-based sender: a window, the law it follows, and whether the sender used what it had.
+//! One replica of a loss-based sender: a window, the law it follows (Reno's is here), and whether the sender used what it had.
 //!
 //! The state machine is Linux's (`tcp_cong_control`): grow on cumulative progress when the window was used, take the
-//! law's threshold at a loss, reduce to it in recovery ([`super::reduction`]), begin anew after a
+//! law's threshold at a loss, reduce to it in recovery ([`Reduction`]), begin anew after a
 //! timeout.
 
 use spand_proto::units::{Micros, Timestamp};
 
-use super::cwnd::Cwnd;
-use super::reduction::{Reduction, Step};
-use super::usage::Usage;
+use super::cwnd::{Cwnd, Reduction, ReductionStep, Usage};
 
 /// An acknowledgement in segments.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +58,20 @@ pub(super) trait Law {
     /// The sender went beyond the window; true where a slow-start end of its own was wrong.
     fn surpassed(&mut self) -> bool {
         false
+    }
+}
+
+/// Reno (RFC 5681): one segment per window acknowledged, half after a loss. It keeps nothing beside the window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reno;
+
+impl Law for Reno {
+    fn price(&mut self, _at: Timestamp, cwnd: &Cwnd, _acked_segments: f32) -> u32 {
+        cwnd.whole()
+    }
+
+    fn reduced(&mut self, cwnd: &Cwnd) -> u32 {
+        (cwnd.whole() / 2).max(2)
     }
 }
 
@@ -126,7 +138,7 @@ impl<L: Law> Replica<L> {
     }
 
     /// An acknowledgement in recovery.
-    pub(super) fn reduce_on(&mut self, step: &Step, reduction: Reduction) {
+    pub(super) fn reduce_on(&mut self, step: &ReductionStep, reduction: Reduction) {
         let window = reduction.window(step, &self.cwnd);
         self.cwnd.set(window);
     }

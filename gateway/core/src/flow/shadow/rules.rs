@@ -226,7 +226,7 @@ impl Shadow {
     }
 
     /// Rule 9: in the first round trip of a recovery Reno and CUBIC send half or two thirds of what arrives
-    /// ([`super::reduction`]), as long as more is in the network than they reduce to; BBR while it starts up sends all of it
+    /// ([`super::cwnd::Reduction`]), as long as more is in the network than they reduce to; BBR while it starts up sends all of it
     /// (`bbr_set_cwnd_to_recover_or_restore`).
     pub(super) fn weigh_reduction(&mut self, at: Timestamp, pipe_bytes: u64) {
         let before = u32::from(self.pipe_at_loss);

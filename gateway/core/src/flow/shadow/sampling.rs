@@ -1,11 +1,10 @@
-//! What a loss or the end of a transfer says about the window, and what a loss does to it.
+//! What a loss or the end of a transfer says about the window, what is kept for that while it goes on, and what a loss does to it.
 
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
-use super::cwnd::INITIAL;
+use super::cwnd::{INITIAL, Reduction};
 use super::flavour::Flavour;
 use super::observation::{LossKind, ShadowSample};
-use super::reduction::Reduction;
 use super::{Shadow, State};
 use crate::counters::Ignored;
 use crate::flow::sequence::low_half;
@@ -13,6 +12,46 @@ use crate::types::{Limiter, Phase, SampleReason};
 
 /// Part of the full-sized segments that acknowledgements let go, from which on the pipe before a loss was the window.
 const CLOCKED_BEFORE_LOSS: f64 = 0.8;
+
+/// The transfer that is under way, since everything was last acknowledged: what its end will say (`docs/definitions.md`, "Samples").
+#[derive(Clone, Debug, Default)]
+pub(super) struct Transfer {
+    pub(super) lost: bool,
+    /// As of the last new byte; `None` before the first.
+    pub(super) end: Option<TransferEnd>,
+    /// A new byte was sent since `end` was taken down: the sender is still as it was then.
+    pub(super) end_waits: bool,
+    /// Segments acknowledged at the tap that the sender of the last new byte had not heard of.
+    pub(super) ahead: u32,
+    /// Most bytes in the network.
+    pub(super) pipe_max_bytes: u32,
+}
+
+/// The sender when it sent the last new byte so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TransferEnd {
+    /// Its window in segments, plus what acknowledgements earned in congestion avoidance since.
+    pub(super) window_segments: f64,
+    pub(super) limiter: Limiter,
+    pub(super) phase: Phase,
+}
+
+impl Transfer {
+    /// A new byte was sent with so many in the network; `ahead`: see [`Self::ahead`].
+    pub(super) fn on_sent(&mut self, pipe_bytes: u64, ahead: u32) {
+        self.end_waits = true;
+        self.ahead = ahead;
+        self.pipe_max_bytes = self.pipe_max_bytes.max(u32::try_from(pipe_bytes).unwrap_or(u32::MAX));
+    }
+
+    /// Growth in congestion avoidance. (The last acknowledgements of a slow start double the window with nothing left
+    /// to send; that was never tried, so it does not count.)
+    pub(super) fn on_growth(&mut self, segments: f64) {
+        if let Some(end) = &mut self.end {
+            end.window_segments += segments;
+        }
+    }
+}
 
 /// What follows from the losses of a transfer.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,9 +4,7 @@
 //! both give a merged record, bucket by bucket where one changed. Evaluation takes the merged one where there are cells.
 
 mod cell;
-mod digest;
 mod merge;
-mod merged;
 mod outlier;
 #[cfg(test)]
 mod tests;
@@ -14,11 +12,9 @@ mod tests;
 use smallvec::SmallVec;
 use spand_proto::units::Timestamp;
 
-pub use self::cell::{Cell, CellRefused};
-pub(crate) use self::cell::{Seen, of_index};
-pub use self::digest::Digest;
-pub(crate) use self::digest::hash;
-use self::merged::MergedRecord;
+pub use self::cell::{Cell, CellRefused, Digest};
+pub(crate) use self::cell::{Seen, hash, of_index};
+use self::merge::MergedRecord;
 pub use self::outlier::Outlier;
 use crate::config::WindowConfig;
 use crate::mem::{allocated_for, boxed};

@@ -366,3 +366,33 @@ fn duplicates_after_a_timeout_tell_of_nothing_before_something_new_was_sent() {
     hear_duplicates(&mut recovery, 20_000, 2, 1);
     assert_eq!(recovery.duplicates, 0, "all that had been sent before is acknowledged");
 }
+
+#[test]
+fn what_is_passed_over_changes_nothing() {
+    let (mut passed, all) = (0, 3 << 5);
+    for n in 0..all {
+        let bit = |at: u32| n >> at & 1 == 1;
+        let progress = Progress {
+            una: 5_000,
+            nxt: 9_000,
+            heard_at: Timestamp(u64::MAX),
+            kind: [AckKind::Advance, AckKind::Duplicate, AckKind::Other][n >> 5],
+            original: bit(0),
+            dsack: bit(0),
+            echo: bit(1).then_some(7),
+            ece: bit(2),
+            lost: if bit(3) { 1_000 } else { 0 },
+            repeated: 0,
+            lost_again: bit(4),
+            counted: None,
+        };
+        let mut recovery = Recovery::default();
+        let turn = recovery.acknowledged(&progress);
+        if changes_nothing(&progress) {
+            passed += 1;
+            assert_eq!(turn, Turn::default(), "{progress:?}");
+            assert_eq!(format!("{recovery:?}"), format!("{:?}", Recovery::default()), "{progress:?}");
+        }
+    }
+    assert_eq!(passed, all / 3, "of the three kinds two, and of those without losses half");
+}

@@ -10,8 +10,7 @@ use std::collections::VecDeque;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::super::observation::Newest;
-use super::max_filter::MaxFilter;
-use super::rate;
+use super::rate::{self, MaxFilter};
 use crate::flow::sequence::low_half;
 use crate::mem::allocated_for;
 

@@ -4,11 +4,9 @@
 //! delivery rate ([`delivery`]), how much of it a policer takes ([`long_term`]) and when it empties the pipe ([`probe`]). Left out:
 //! the gain cycle, whose phase is random and moves the window by two segments.
 
-mod aggregation;
 mod delivery;
 mod gains;
 mod long_term;
-mod max_filter;
 mod pace;
 mod probe;
 mod rate;
@@ -19,13 +17,13 @@ mod window;
 
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
-use self::aggregation::Aggregation;
 use self::delivery::DeliveryRate;
 pub(super) use self::delivery::{Delivery, Departure};
 use self::gains::{EVEN_GAIN, START_GAIN, gained};
 use self::long_term::{LongTerm, Standing};
 use self::pace::Pace;
 use self::share::Share;
+use self::window::Aggregation;
 use super::cwnd::INITIAL;
 use crate::mem::boxed;
 
