@@ -417,7 +417,10 @@ pub fn inputs() -> Result<Vec<(String, Input)>> {
         inputs.extend(of_set.into_iter().map(|(name, input)| (format!("{set}/{name}"), input)));
     };
     add("generated", Input::generated());
-    add("cases", Input::captures(&crate::cases::list::folder())?);
+    // Beside the captures lie the kernel's accounts and the pages.
+    let mut cases = Input::captures(&crate::cases::list::folder())?;
+    cases.retain(|(name, _)| name.contains(".pcap"));
+    add("cases", cases);
     for (set, folder) in [
         ("wild", "wild"),
         ("truth", "truth/captures"),
