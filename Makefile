@@ -83,9 +83,12 @@ packaging-test: packages ## Alerts, dashboard and manifests, with Debian's promt
 	@./scripts/packages $(ALERT_PACKAGES)
 	SPAND_PROMTOOL=required $(CARGO) test --workspace --test packaging
 
-.PHONY: dashboard-test
-dashboard-test: packages ## The dashboard in Chromium, which it installs (about 100 MB): ARGS="--nocapture" shows the figures
+.PHONY: browser
+browser:
 	@./scripts/packages $(BROWSER_PACKAGES)
+
+.PHONY: dashboard-test
+dashboard-test: packages browser ## The dashboard in Chromium, which it installs (about 100 MB): ARGS="--nocapture" shows the figures
 	SPAND_BROWSER=required $(CARGO) test --workspace --test dashboard -- $(ARGS)
 
 .PHONY: dashboard-images
