@@ -22,7 +22,7 @@ use spand_proto::units::Timestamp;
 use crate::trace::{TraceConfig, frame, generate};
 
 const USAGE: &str = "engine-time PACKETS CONNECTIONS RUNS";
-/// Octets kept of each packet.
+/// Bytes kept of each packet.
 const SNAP_LEN: usize = 96;
 
 struct Record {

@@ -215,7 +215,7 @@ fn cap(addresses: &mut [f64], all: f64, part: f64, connection: f64) -> f64 {
     if others > 0.0 && heaviest.min(most) > fair { fair } else { most }
 }
 
-/// Maximum samples of one connection and bucket that count towards the requested number.
+/// One connection counts for at most this many samples of a bucket.
 const COUNTED_PER_PLACE: u32 = 4;
 
 /// The newest part of a window that holds enough samples: what a path was an age ago says less than what it is.
@@ -229,8 +229,8 @@ struct Newest<'a> {
 
 /// The newest buckets: those of the last `span`, and as many more as hold `enough` samples together.
 ///
-/// What one address gave beyond as much as all others counts for nothing here: else a single busy one could push
-/// everybody else's out of sight.
+/// An address counts for at most as many samples as all others together: otherwise one busy address could push the samples of all
+/// others out of this part.
 fn newest_part(slice: WindowSlice<'_>, enough: u32, span: u64) -> Newest<'_> {
     let all = slice.contributions;
     let last = all.last().map_or(0, |part| part.bucket);

@@ -38,9 +38,9 @@ impl Announced {
     }
 }
 
-/// How far beyond the highest acknowledgement a sender's data, or an acknowledgement of it, may lie: the window its peer
-/// announces, twice over because acknowledgements may have been missed, or the largest there is while its scale is
-/// not known. A spoofed or damaged number beyond that would make a window of up to 2 GiB.
+/// How far beyond the highest acknowledgement a sender's data, or an acknowledgement of it, may lie: twice the window that its peer
+/// announces, because the capture may have missed acknowledgements, or the largest window while its scale is not known. Without this
+/// bound a spoofed or damaged number would give a window of up to 2 GiB.
 pub(crate) fn believable_reach(announced: Option<Announced>) -> u64 {
     announced.and_then(Announced::bytes).map_or(LARGEST_WINDOW, |window| 2 * window.max(u64::from(u16::MAX)))
 }

@@ -1,5 +1,5 @@
-//! What is believed of a connection's packets: which segments it takes, so that blind packets change nothing in it (RFC 5961), and
-//! whether the times of their records hold: where they do not, nothing that rests on them is a finding.
+//! Which packets a connection accepts: blind ones change nothing in it (RFC 5961). And whether the times of their records are in order:
+//! where they are not, the connection gives no findings. What an accepted segment does is the senders' subject.
 
 use spand_proto::units::Micros;
 
@@ -137,7 +137,7 @@ const DISORDER_TOLERATED: Micros = Micros(1_000);
 /// Records in order that make up for one that is not.
 const IN_ORDER_FOR_ONE: u16 = 1_000;
 
-/// From this many out of order on, findings of a connection do not hold.
+/// A connection with this many records out of order gives no findings.
 const TOO_MANY_LATE: u16 = 2;
 
 /// Faults in the times of one connection's records: a score, to which each record out of order adds [`IN_ORDER_FOR_ONE`] and from which

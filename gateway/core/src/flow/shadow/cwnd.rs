@@ -1,7 +1,7 @@
 //! A congestion window as Linux keeps it: its segments, whether the sender used them, and how it is reduced.
 //!
 //! [`Cwnd`] has whole segments, and the acknowledged segments that count towards the next: growth in slow start and by
-//! one segment per so many acknowledged (`tcp_slow_start`, `tcp_cong_avoid_ai`), the restart after idle time
+//! one segment per N acknowledged (`tcp_slow_start`, `tcp_cong_avoid_ai`), the restart after idle time
 //! (`tcp_cwnd_restart`), and what an undo restores (`tcp_undo_cwnd_reduction`). How many segments one more costs, and
 //! what a loss leaves, is the law's business ([`super::replica::Law`]).
 
@@ -156,7 +156,7 @@ pub(super) fn whole_segments(segments: f32) -> u32 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usage {
     limited: bool,
-    /// It had heard of all that was acknowledged when it filled the window.
+    /// When it filled the window, every acknowledgement that the tap had seen had reached it.
     heard: bool,
     /// Most segments outstanding in this window of data.
     outstanding_max: u32,
@@ -189,11 +189,10 @@ impl Usage {
     }
 }
 
-/// How a reduction goes on: proportional rate reduction as Linux does it (`tcp_cwnd_reduction`, after RFC 6937), in fast
-/// recovery and after a mark.
+/// Proportional rate reduction as Linux does it (`tcp_cwnd_reduction`, after RFC 6937), in fast recovery and after a mark.
 ///
-/// Counted in segments, from the first transmission or acknowledgement after it began. What a tap some way off has not seen yet
-/// of what the sender sent lacks in the network and in what was sent alike, so the window is right from there, too.
+/// It counts in segments, from the first transmission or acknowledgement after it began. A tap some way off the sender sees segments late:
+/// they are missing from the pipe and from what was sent alike, so the window is right there, too.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reduction {
     delivered: u32,

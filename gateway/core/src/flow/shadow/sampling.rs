@@ -37,7 +37,7 @@ pub(super) struct TransferEnd {
 }
 
 impl Transfer {
-    /// A new byte was sent with so many in the network; `ahead`: see [`Self::ahead`].
+    /// New bytes were sent, with `pipe` bytes in the network after them; `ahead`: see [`Self::ahead`].
     pub(super) fn on_sent(&mut self, pipe_bytes: u64, ahead: u32) {
         self.end_waits = true;
         self.ahead = ahead;

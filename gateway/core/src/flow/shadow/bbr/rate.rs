@@ -43,7 +43,7 @@ pub(super) fn segments_in(rate: u32, time: Micros) -> f64 {
     f64::from(rate) * time.0 as f64 / f64::from(1_u32 << SCALE)
 }
 
-/// The largest value of the last so many round trips, from three remembered ones (Kathleen Nichols' windowed filter, as in Linux's
+/// The largest value of the last N round trips, from three remembered ones (Kathleen Nichols' windowed filter, as in Linux's
 /// `win_minmax.c`): best, second and third best in order of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MaxFilter {
