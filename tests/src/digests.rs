@@ -59,6 +59,9 @@ pub enum Run {
     Tight,
 }
 
+/// Files that lie beside captures and are none.
+const TEXTS: [&str; 4] = ["md", "tsv", "out", "pkt"];
+
 /// Packets between two looks at networks and cells.
 const LOOK: u64 = 2_000;
 
@@ -111,7 +114,8 @@ impl Input {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             // `make accuracy` keeps each cell in a folder of its own.
             let capture = if path.is_dir() { path.join("capture.pcap.gz") } else { path };
-            if capture.is_file() && capture.extension().is_none_or(|extension| extension != "tsv") {
+            let is_text = capture.extension().is_some_and(|extension| TEXTS.iter().any(|text| extension == *text));
+            if capture.is_file() && !is_text {
                 inputs.push((name, Self::Capture(capture)));
             }
         }
