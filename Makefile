@@ -181,6 +181,10 @@ bench-engines: packages ## One engine against a bare loop, two against one, and 
 	@./scripts/packages tcptrace
 	$(CARGO) run --release -p spand-tests --bin engines-bench -- $(ARGS)
 
+.PHONY: bench-thinning
+bench-thinning: packages ## What following fewer connections does to shares, time and memory: ARGS="CONNECTIONS NETWORKS SECONDS SEED"
+	$(CARGO) run --release -p spand-tests --bin thinning -- $(ARGS)
+
 .PHONY: bench-day
 bench-day: packages ## A day of traffic: is the engine's memory what it was after the first hour
 	$(CARGO) run --release -p spand-tests --bin day-bench -- $(ARGS)

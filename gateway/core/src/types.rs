@@ -292,11 +292,10 @@ impl Flows {
     }
 }
 
-/// A share of all connections, in 256ths; never none: which part an engine follows, where it cannot follow all.
+/// A part of some connections, in 256ths; never none: which of them an engine follows, where it cannot follow all.
 ///
-/// Shed by connection and not by packet: what is followed is seen whole, so what is known of it stays right. Which ones is
-/// selected by the hash of the tuple: the same for both directions, and a connection followed at a smaller share is also followed at
-/// a larger one.
+/// By connection and not by packet: what is followed is seen whole. The hash of the tuple selects: the same for both directions, and a
+/// connection that a smaller part has is in a larger one, too.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct SampleRate(u16);
 
@@ -321,9 +320,9 @@ impl SampleRate {
         f64::from(self.0) / f64::from(Self::ALL.0)
     }
 
-    /// How many there are in total if this many are followed.
-    pub(crate) fn scale(self, followed: u32) -> u32 {
-        u32::try_from((u64::from(followed) * u64::from(Self::ALL.0)).div_ceil(u64::from(self.0))).unwrap_or(u32::MAX)
+    /// For how many connections one that is followed stands, in 256ths (the inverse of its probability to be followed).
+    pub(crate) fn weight(self) -> u32 {
+        u32::from(Self::ALL.0) * u32::from(Self::ALL.0) / u32::from(self.0.max(1))
     }
 
     /// Whether it has the connection with this hash.
@@ -333,35 +332,40 @@ impl SampleRate {
     }
 }
 
-/// What share was followed lately.
+/// The smallest part of a network's starts that was followed lately, in 4 bytes, since every network has it: its 256ths less one, and above
+/// them when that was, in units of 16 s that return to 0 after 8 years.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RecentSampleRate {
-    now: SampleRate,
-    /// The smallest share since `until`'s window began, and until when it was less than all.
-    least: SampleRate,
-    until: Timestamp,
+pub(crate) struct LeastRate(u32);
+
+impl Default for LeastRate {
+    fn default() -> Self {
+        Self::ALL
+    }
 }
 
-impl RecentSampleRate {
-    pub(crate) fn new() -> Self {
-        Self { now: SampleRate::ALL, least: SampleRate::ALL, until: Timestamp(0) }
+impl LeastRate {
+    const ALL: Self = Self(0xff);
+    const UNIT: Micros = Micros::from_secs(16);
+
+    /// At `at` this part is followed.
+    pub(crate) fn note(&mut self, rate: SampleRate, at: Timestamp, window: Micros) {
+        if rate <= self.within(at, window) {
+            self.0 = Self::unit(at) << 8 | u32::from(rate.parts() - 1);
+        }
     }
 
-    pub(crate) fn now(&self) -> SampleRate {
-        self.now
+    /// The smallest part noted in the `window` before `now`, to within a unit.
+    pub(crate) fn within(self, now: Timestamp, window: Micros) -> SampleRate {
+        let passed = u64::from(Self::unit(now).wrapping_sub(self.0 >> 8) << 8 >> 8);
+        if passed * Self::UNIT.0 > window.0 {
+            SampleRate::ALL
+        } else {
+            SampleRate(u16::from(self.0.to_le_bytes()[0]) + 1)
+        }
     }
 
-    /// From `at` on `kept` are followed.
-    pub(crate) fn set(&mut self, kept: SampleRate, at: Timestamp, window: Micros) {
-        self.least = self.within(at, window).min(kept);
-        self.now = kept;
-        self.until = at;
-    }
-
-    /// The smallest share followed at any time in the `window` before `now`.
-    pub(crate) fn within(&self, now: Timestamp, window: Micros) -> SampleRate {
-        let over = self.now == SampleRate::ALL && now.since(self.until) > window;
-        if over { SampleRate::ALL } else { self.least }
+    fn unit(at: Timestamp) -> u32 {
+        u32::try_from(at.0 / (1_000 * Self::UNIT.0) & 0xff_ffff).unwrap_or(0)
     }
 }
 
@@ -435,19 +439,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_remembered_for_the_window() {
+    fn the_smallest_part_is_remembered_for_the_window() {
         let at = |s: u64| Timestamp(s * 1_000_000_000);
         let window = Micros::from_secs(300);
-        let mut lately = RecentSampleRate::new();
-        assert_eq!(lately.within(at(0), window), SampleRate::ALL);
-        lately.set(SampleRate::of_256(64), at(100), window);
-        lately.set(SampleRate::of_256(128), at(110), window);
-        assert_eq!((lately.now(), lately.within(at(9_000), window)), (SampleRate::of_256(128), SampleRate::of_256(64)));
-        lately.set(SampleRate::ALL, at(9_000), window);
-        assert_eq!(lately.within(at(9_300), window), SampleRate::of_256(64));
-        assert_eq!(lately.within(at(9_301), window), SampleRate::ALL);
-        lately.set(SampleRate::of_256(200), at(9_400), window);
-        assert_eq!(lately.within(at(9_400), window), SampleRate::of_256(200), "what was before is forgotten");
+        let (quarter, half) = (SampleRate::of_256(64), SampleRate::of_256(128));
+        let mut least = LeastRate::default();
+        assert_eq!(least.within(at(0), window), SampleRate::ALL);
+        least.note(quarter, at(100), window);
+        least.note(half, at(200), window);
+        assert_eq!([200, 384, 400].map(|s| least.within(at(s), window)), [quarter, quarter, SampleRate::ALL]);
+        least.note(half, at(400), window);
+        assert_eq!([400, 700, 704].map(|s| least.within(at(s), window)), [half, half, SampleRate::ALL]);
+        let round = 16 << 24;
+        least.note(quarter, at(round - 1), window);
+        assert_eq!(
+            [round, round + 280, round + 400].map(|s| least.within(at(s), window)),
+            [quarter, quarter, SampleRate::ALL]
+        );
     }
 
     #[test]
@@ -461,8 +469,9 @@ mod tests {
         }
         assert!((2_200..2_800).contains(&had), "{had} of 10,000");
         assert_eq!(
-            (SampleRate::of_256(100).scale(3), SampleRate::LEAST.scale(u32::MAX), SampleRate::ALL.scale(7)),
-            (8, u32::MAX, 7)
+            [100, 1, 256].map(|parts| SampleRate::of_256(parts).weight()),
+            [655, 65_536, 256],
+            "one stands for 2.56, for 256 and for itself"
         );
         assert_eq!((SampleRate::of_256(0), SampleRate::of_256(1_000)), (SampleRate::LEAST, SampleRate::ALL));
     }

@@ -61,6 +61,7 @@ impl Memory {
             ("services", need.services, "limits.services"),
             ("fragments", need.fragments.saturating_mul(threads), "limits.fragmented_packets"),
             ("events", need.events.saturating_mul(threads), "limits.events"),
+            ("starts by network", need.starts.saturating_mul(threads), "fixed"),
             (
                 "capture rings, kernel memory",
                 mib(capture.buffer_mib).get().saturating_mul(readers),

@@ -160,7 +160,8 @@ impl Connection {
         !self.retransmit.is_empty() || (self.sent < self.size && self.in_flight() + 1.0 <= self.cwnd)
     }
 
-    fn in_flight(&self) -> f64 {
+    /// Segments in the network.
+    pub fn in_flight(&self) -> f64 {
         let beyond: u32 = self.beyond.iter().map(|(from, to)| to - from).sum();
         f64::from((self.sent - self.acked).saturating_sub(beyond)) / f64::from(MSS)
     }

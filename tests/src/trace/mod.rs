@@ -68,7 +68,16 @@ pub fn write_trace<W: Write>(out: W, config: &TraceConfig) -> io::Result<TraceSu
 }
 
 /// Gives the packets of a trace to `take`, in order of time, until it wants no more.
-pub fn generate(config: &TraceConfig, mut take: impl FnMut(u64, &Tuple, &Packet) -> bool) -> TraceSummary {
+pub fn generate(config: &TraceConfig, take: impl FnMut(u64, &Tuple, &Packet) -> bool) -> TraceSummary {
+    generate_with(config, |_, _| config.loss, take)
+}
+
+/// The same with a probability of loss for each data packet, by its connection and the time, in place of the configured one.
+pub fn generate_with(
+    config: &TraceConfig,
+    loss: impl Fn(&Connection, u64) -> f64,
+    mut take: impl FnMut(u64, &Tuple, &Packet) -> bool,
+) -> TraceSummary {
     let mut rng = StdRng::seed_from_u64(config.seed);
     let mut summary = TraceSummary::default();
     let mut connections = Vec::new();
@@ -82,7 +91,7 @@ pub fn generate(config: &TraceConfig, mut take: impl FnMut(u64, &Tuple, &Packet)
     while summary.packets < config.packets {
         let Some(Reverse((at_ns, slot))) = next.pop() else { break };
         let Some(connection) = connections.get_mut(slot as usize) else { break };
-        if let Some(packet) = connection.step(at_ns, config.loss, &mut rng) {
+        if let Some(packet) = connection.step(at_ns, loss(connection, at_ns), &mut rng) {
             summary.packets += 1;
             summary.retransmissions += u64::from(packet.is_retransmission);
             if !take(at_ns, connection.tuple(), &packet) {

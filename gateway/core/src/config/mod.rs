@@ -189,6 +189,13 @@ impl Limits {
     }
 }
 
+impl WindowConfig {
+    /// Time that the ring covers.
+    pub(crate) fn span(&self) -> Micros {
+        Micros(self.bucket.0.saturating_mul(u64::from(self.buckets.get())))
+    }
+}
+
 impl Default for WindowConfig {
     fn default() -> Self {
         Self {

@@ -45,14 +45,17 @@ impl Engine {
         }
         self.counters.segments += u64::from(claim == Claim::Home);
         let (tuple, side) = Tuple::of(segment.source, segment.destination);
-        if self.kept < SampleRate::ALL {
-            let hash = tuple.hash(self.config.hash_seed);
-            if !self.kept.has(hash) {
-                return self.pass_over(&tuple, hash, segment);
-            }
+        let hash = self.thinning.is_on().then(|| tuple.hash(self.config.hash_seed));
+        if hash.is_some_and(|hash| self.thinning.passes_over(hash)) && !segment.flags.has(Flags::SYN) {
+            return self.counters.ignore(Ignored::Shed);
+        }
+        let mut found = self.flows.find(&tuple);
+        if let Some(hash) = hash
+            && !self.samples(found, hash, segment)
+        {
+            return self.pass_over(found, hash, segment);
         }
         let place = Place { input, frame: self.counters.frames, timed: !self.untimed };
-        let mut found = self.flows.find(&tuple);
         if let Some(key) = found
             && (segment.flags.has(Flags::SYN) || (!self.openings.is_empty() && self.awaits_answer(key)))
         {
@@ -211,8 +214,9 @@ impl Engine {
             Side::Low => [from, to],
             Side::High => [to, from],
         };
+        let sampling = self.sampling(segment);
         let reports = if home { self.config.flow_reports } else { FlowReports::None };
-        self.flows.insert(tuple, Connection::new(id, roles, home, reports, self.now), self.now)
+        self.flows.insert(tuple, Connection::new(id, roles, home, reports, sampling), self.now)
     }
 
     /// Whether one end is a listener of the gateway: its subscriptions would make its agents' hosts networks.
@@ -243,6 +247,7 @@ impl Engine {
             findings: networks,
             now: *now,
             bad_times: None,
+            rate: SampleRate::ALL,
             patience: LATE,
         };
         (flows, context)

@@ -1,5 +1,6 @@
 //! The most that an engine takes in memory.
 
+use super::thinning::Thinning;
 use crate::config::Limits;
 use crate::event::Event;
 use crate::flow::table::FlowTable;
@@ -23,6 +24,8 @@ pub struct MemoryNeed {
     pub services: usize,
     /// IP packets in fragments.
     pub fragments: usize,
+    /// Starts by network, from the first [`super::Engine::keep`] on.
+    pub starts: usize,
     /// Events that wait.
     pub events: usize,
 }
@@ -41,6 +44,7 @@ impl MemoryNeed {
                 .saturating_add(limits.network_memory_bytes.get()),
             services: ServiceTable::places_bytes(limits.services.get()),
             fragments: fragments_bytes(limits.fragmented_packets.get()),
+            starts: Thinning::BYTES,
             // Those that were polled and are on their way to the publisher beside those that wait.
             events: 2 * listed::<Event>(limits.events.get()),
         }

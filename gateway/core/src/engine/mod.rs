@@ -7,7 +7,7 @@ mod connections;
 mod memory;
 mod networks;
 mod regroup;
-mod shed;
+mod thinning;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -16,11 +16,11 @@ use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
 pub use self::memory::MemoryNeed;
+use self::thinning::Thinning;
 use crate::config::EngineConfig;
 use crate::counters::{Counters, Ignored};
 use crate::event::Event;
 use crate::flow::connection::Connection;
-use crate::flow::copies::LastSyns;
 use crate::flow::hosts::Hosts;
 use crate::flow::openings::Openings;
 use crate::flow::prefixes::Prefixes;
@@ -33,7 +33,6 @@ use crate::mem::MemoryUse;
 use crate::networks::NetworkTable;
 use crate::service::{ServiceSize, ServiceTable, TransferEnded};
 use crate::shard::{Claim, Part};
-use crate::types::SampleRate;
 use crate::wire::segment::Endpoint;
 use crate::wire::{Decoder, Frame, Plain};
 
@@ -57,10 +56,7 @@ pub struct Engine {
     leap: Option<Timestamp>,
     /// The record of the frame at hand holds no time.
     untimed: bool,
-    /// Connections that are followed.
-    kept: SampleRate,
-    /// SYNs of connections that are not followed.
-    shed_syns: LastSyns,
+    thinning: Thinning,
     next_connection: u64,
     /// The input is over, and connections are still to be ended.
     finishing: bool,
@@ -112,8 +108,7 @@ impl Engine {
             now: Timestamp(0),
             leap: None,
             untimed: false,
-            kept: SampleRate::ALL,
-            shed_syns: LastSyns::default(),
+            thinning: Thinning::default(),
             next_connection: 0,
             finishing: false,
             config,
@@ -198,6 +193,7 @@ impl Engine {
     fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
         self.decoder.expire(self.now, &mut self.counters);
+        self.thinning.advance(self.now, self.config.window.bucket);
         self.services.expire(self.now);
         let mut turning = Turning::default();
         while let Some(key) = self.flows.due(self.now, &mut turning) {
@@ -259,8 +255,7 @@ impl Engine {
 
     /// Takes a transfer that another of several engines saw.
     pub fn take_transfer(&mut self, ended: TransferEnded) {
-        let TransferEnded { service, remote, at, size } = ended;
-        self.services.add(service, remote, at, size).count(&mut self.counters);
+        self.services.add(&ended).count(&mut self.counters);
         self.take_network_events();
     }
 

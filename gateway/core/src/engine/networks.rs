@@ -11,7 +11,9 @@ use crate::counters::Ignored;
 use crate::flow::sink::FlowSink;
 use crate::networks::view::NetworkView;
 use crate::networks::{NetworkTable, SharingCounts};
-use crate::types::{ConnectionId, Delivered, Flows, LimitCounts, RttSum, SenderId, SenderState, WindowSample};
+use crate::types::{
+    ConnectionId, Delivered, Flows, LimitCounts, RttSum, SampleRate, SenderId, SenderState, WindowSample,
+};
 use crate::window::cells::{Cell, CellRefused};
 use crate::window::record::NetworkRecord;
 
@@ -32,8 +34,8 @@ impl FlowSink for NetworkTable {
         self.add_delivered(network, at, delivered);
     }
 
-    fn begins(&mut self, network: Network, at: Timestamp) -> bool {
-        self.begin_transfer(network, at)
+    fn begins(&mut self, network: Network, at: Timestamp, rate: SampleRate) -> bool {
+        self.begin_transfer(network, at, rate)
     }
 
     fn wants_live(&self) -> bool {
@@ -44,7 +46,7 @@ impl FlowSink for NetworkTable {
         self.add_state(network, at, sender, state);
     }
 
-    fn ends(&mut self, network: Network, at: Timestamp, sender: SenderId, counted: bool) {
+    fn ends(&mut self, network: Network, at: Timestamp, sender: SenderId, counted: Option<SampleRate>) {
         self.end_transfer(network, at, sender, counted);
     }
 

@@ -11,7 +11,7 @@ use crate::flow::hosts::Hosts;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::service::ServiceTable;
-use crate::types::{Delivered, Flows, LimitCounts, RttSum, SenderId, SenderState, WindowSample};
+use crate::types::{Delivered, Flows, LimitCounts, RttSum, SampleRate, SenderId, SenderState, WindowSample};
 
 /// Takes findings: the window per network in the engine.
 pub(crate) trait FlowSink {
@@ -26,14 +26,14 @@ pub(crate) trait FlowSink {
         rounds: (RttSum, LimitCounts),
         delivered: Delivered,
     );
-    /// A transfer to the network begins; whether it is counted there.
-    fn begins(&mut self, network: Network, at: Timestamp) -> bool;
+    /// A transfer to the network begins, of a connection of which this part is followed; whether it is counted there.
+    fn begins(&mut self, network: Network, at: Timestamp, rate: SampleRate) -> bool;
     /// Whether a rule looks at the senders under way.
     fn wants_live(&self) -> bool;
     /// The state of a sender in the middle of a transfer: about once a round trip, where [`Self::wants_live`].
     fn under_way(&mut self, network: Network, at: Timestamp, sender: SenderId, state: &SenderState);
-    /// A transfer of `sender` ends; whether it was counted at its beginning.
-    fn ends(&mut self, network: Network, at: Timestamp, sender: SenderId, counted: bool);
+    /// A transfer of `sender` ends, of a connection of which this part is followed, where it was counted.
+    fn ends(&mut self, network: Network, at: Timestamp, sender: SenderId, counted: Option<SampleRate>);
     /// A transfer to the network is over, with a sample or without.
     fn transfer(&mut self, network: Network, at: Timestamp);
     /// A loss or the end of a transfer gave no sample.
@@ -64,6 +64,8 @@ pub(crate) struct FlowContext<'a> {
     pub(crate) now: Timestamp,
     /// Why nothing that rests on the times of the connection at hand is a finding, where that is so.
     pub(crate) bad_times: Option<Ignored>,
+    /// Which part of the connections like the one at hand is followed.
+    pub(crate) rate: SampleRate,
     /// After how long the connection at hand hands over what passed ([`crate::flow::passed`]).
     pub(crate) patience: u16,
     /// Where findings go.

@@ -7,6 +7,7 @@
 mod announce;
 mod changes;
 mod handover;
+mod parallel;
 mod recent;
 mod share;
 mod slots;
@@ -38,10 +39,7 @@ use crate::config::{Limits, WindowConfig};
 use crate::counters::Ignored;
 use crate::estimate::{self, Known, NoEstimate, Rule};
 use crate::mem::{Account, bytes, treed};
-use crate::types::{
-    Delivered, Flows, LimitCounts, RecentSampleRate, RttSum, SampleRate, SampleReason, SenderId, SenderState,
-    WindowSample,
-};
+use crate::types::{Delivered, Flows, LimitCounts, RttSum, SampleReason, SenderId, SenderState, WindowSample};
 use crate::window::bucket::{Bucket, BucketOutcomes};
 use crate::window::cells::Foreign;
 use crate::window::delivery::Delivery;
@@ -70,7 +68,6 @@ pub struct NetworkTable {
     live_shared: u64,
     /// Something was added or removed since the last [`Self::take_dirty`].
     dirty: bool,
-    kept: RecentSampleRate,
     memory: Account,
     sharing: Option<Box<TableSharing>>,
 }
@@ -135,7 +132,6 @@ impl NetworkTable {
             },
             live_shared: 0,
             dirty: false,
-            kept: RecentSampleRate::new(),
             memory: Account::up_to(usize::MAX),
             sharing: None,
         }
@@ -206,7 +202,8 @@ impl NetworkTable {
                 entry.record.raised = Some(sample.at);
             }
             entry.has_new_samples = true;
-            entry.parallel.sampled(sample.at, config.bucket);
+            let weight = entry.parallel.rate.within(sample.at, config.span()).weight();
+            entry.parallel.sampled(sample.at, config.bucket, weight);
             entry.record.add(sample, admitted.window, config)
         };
         self.shared += u64::from(shared);
@@ -233,25 +230,6 @@ impl NetworkTable {
     pub fn add_delivered(&mut self, network: Network, at: Timestamp, delivered: Delivered) {
         if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {
             entry.delivery.add(at, delivered);
-        }
-    }
-
-    /// A transfer to the network begins; whether it is counted: a network without samples is none yet.
-    pub fn begin_transfer(&mut self, network: Network, at: Timestamp) -> bool {
-        let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) else { return false };
-        entry.parallel.begin(at, self.config.bucket);
-        true
-    }
-
-    /// A transfer of `sender` ends; `counted` as at its beginning.
-    pub fn end_transfer(&mut self, network: Network, at: Timestamp, sender: SenderId, counted: bool) {
-        if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {
-            if counted {
-                entry.parallel.end(at, self.config.bucket);
-            }
-            if let Some(live) = &mut entry.live {
-                live.end(at, sender);
-            }
         }
     }
 
@@ -421,11 +399,6 @@ impl NetworkTable {
         })
     }
 
-    /// From `at` on this share of the connections is followed.
-    pub(crate) fn keep(&mut self, kept: SampleRate, at: Timestamp) {
-        self.kept.set(kept, at, self.window());
-    }
-
     /// Drops the networks that are not to be kept, with their samples; announced ones are withdrawn.
     pub(crate) fn drop_unless(&mut self, keep: impl Fn(Network) -> bool) -> usize {
         let gone = self.slots.entries().map(|entry| entry.network).filter(|network| !keep(*network));
@@ -440,10 +413,6 @@ impl NetworkTable {
     /// The address by which a remote end is known in records: its pseudonym, where they are shared.
     fn known_as(&self, remote: IpAddr) -> IpAddr {
         self.sharing.as_ref().map_or(remote, |sharing| sharing.own.pseudonyms.address(remote))
-    }
-
-    fn window(&self) -> Micros {
-        Micros(self.config.bucket.0.saturating_mul(u64::from(self.config.buckets.get())))
     }
 
     /// Networks in the table, including aged ones that were not evaluated since.

@@ -10,7 +10,7 @@ use super::slots::Slot;
 use super::{Entry, NetworkTable};
 use crate::estimate::says_something;
 use crate::sharing::{GatewayId, Sharing, TapId};
-use crate::window::cells::{self, Cell, CellRefused, Digest, Foreign, Outlier, Seen, Taken};
+use crate::window::cells::{self, Cell, CellRefused, Digest, Foreign, Outlier, Taken};
 use crate::window::record::{NetworkRecord, bucket_nanos};
 
 /// Shortest time between two cells of an open bucket of one network.
@@ -204,16 +204,6 @@ impl NetworkTable {
         self.note_change(slot);
         self.account(slot);
         Ok(())
-    }
-
-    /// What is kept of connections to a network at once, as a cell has it.
-    pub(super) fn seen(&self, entry: &Entry, now: Timestamp) -> Seen {
-        let kept = self.kept.now();
-        Seen {
-            followed: self.kept.within(now, self.window()),
-            parallel: kept.scale(entry.parallel.most(now, self.config.bucket)),
-            parallel_at_samples: kept.scale(entry.parallel.at_samples()),
-        }
     }
 
     /// Something comes at `at` that opens a bucket of a network: the one before is closed.

@@ -47,8 +47,8 @@ impl Histogram {
         Self { began: at, lately: [0; BINS], before: [0; BINS], remotes: Remotes::new() }
     }
 
-    /// Counts the size of a transfer to a remote address, unless that gave as many of this span as one may: false then.
-    pub(super) fn add(&mut self, at: Timestamp, remote: u32, size: Bytes) -> bool {
+    /// Counts the size of a transfer to a remote address, with this weight, unless that gave as many of this span as one may: false then.
+    pub(super) fn add(&mut self, at: Timestamp, remote: u32, size: Bytes, weight: u8) -> bool {
         let passed = at.since(self.began).0;
         if passed >= SPAN.0 {
             self.before = if passed < 2 * SPAN.0 { self.lately } else { [0; BINS] };
@@ -56,13 +56,11 @@ impl Histogram {
             self.began = at;
             self.remotes.clear();
         }
-        if !self.remotes.takes(remote) {
-            return false;
-        }
+        let taken = self.remotes.takes(remote, weight);
         if let Some(count) = self.lately.get_mut(bin(size)) {
-            *count = count.saturating_add(1);
+            *count = count.saturating_add(taken.into());
         }
-        true
+        taken > 0
     }
 
     /// Sizes counted.
@@ -141,14 +139,14 @@ impl Remotes {
         *self = Self::new();
     }
 
-    /// Whether another transfer to the address of this key counts.
-    pub(super) fn takes(&mut self, key: u32) -> bool {
+    /// How many transfers to the address of this key count, of one with this weight.
+    pub(super) fn takes(&mut self, key: u32, weight: u8) -> u8 {
         let len = usize::from(self.len);
         let known = self.keys.iter().take(len).position(|known| *known == key);
         if let Some(counted) = known.and_then(|place| self.counted.get_mut(place)) {
-            let takes = *counted < PER_REMOTE;
-            *counted += u8::from(takes);
-            return takes;
+            let taken = weight.min(PER_REMOTE.saturating_sub(*counted));
+            *counted += taken;
+            return taken;
         }
         let place = if len < KEPT {
             self.len += 1;
@@ -159,9 +157,9 @@ impl Remotes {
             oldest
         };
         if let (Some(known), Some(counted)) = (self.keys.get_mut(place), self.counted.get_mut(place)) {
-            (*known, *counted) = (key, 1);
+            (*known, *counted) = (key, weight.min(PER_REMOTE));
         }
-        true
+        weight.min(PER_REMOTE)
     }
 }
 
@@ -185,7 +183,7 @@ mod tests {
     fn filled(sizes: &[u64]) -> Histogram {
         let mut histogram = Histogram::new(Timestamp(0));
         for (size, remote) in sizes.iter().zip(0..) {
-            assert!(histogram.add(Timestamp(0), remote, Bytes(*size)));
+            assert!(histogram.add(Timestamp(0), remote, Bytes(*size), 1));
         }
         histogram
     }
@@ -209,11 +207,11 @@ mod tests {
     fn what_is_older_than_two_spans_is_forgotten() {
         let at = |spans: u64| Timestamp(0).after(Micros(spans * SPAN.0));
         let mut histogram = filled(&[1_000; 5]);
-        histogram.add(at(1), 9, Bytes(50_000));
+        histogram.add(at(1), 9, Bytes(50_000), 1);
         assert_eq!(histogram.count(), 6, "the span before counts");
-        histogram.add(at(2), 9, Bytes(50_000));
+        histogram.add(at(2), 9, Bytes(50_000), 1);
         assert_eq!(histogram.count(), 2);
-        histogram.add(at(9), 9, Bytes(2_000));
+        histogram.add(at(9), 9, Bytes(2_000), 1);
         assert_eq!(histogram.count(), 1);
     }
 
@@ -235,11 +233,12 @@ mod tests {
     #[test]
     fn an_address_counts_a_few_times_and_again_when_it_was_forgotten() {
         let mut remotes = Remotes::new();
-        let taken = |remotes: &mut Remotes| (0..50).filter(|_| remotes.takes(1_000)).count();
+        let taken = |remotes: &mut Remotes| (0..50).map(|_| remotes.takes(1_000, 1)).sum::<u8>();
         assert_eq!(taken(&mut remotes), 3);
-        (0..63).for_each(|other| assert!(remotes.takes(other)));
+        (0..63).for_each(|other| assert_eq!(remotes.takes(other, 1), 1));
         assert_eq!(taken(&mut remotes), 0, "63 others are remembered beside it");
-        assert!(remotes.takes(63));
+        assert_eq!(remotes.takes(63, 2), 2);
+        assert_eq!(remotes.takes(63, 200), 1, "three in all, whatever it stands for");
         assert_eq!(taken(&mut remotes), 3, "the 64th other took its place");
         remotes.clear();
         assert_eq!(taken(&mut remotes), 3, "a new span");

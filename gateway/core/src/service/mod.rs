@@ -18,6 +18,7 @@ use crate::counters::{Counters, Ignored};
 use crate::hash::SeededState;
 use crate::mem::{boxed, hashed, listed};
 use crate::recency::Recency;
+use crate::types::SampleRate;
 
 /// How large a service's transfers are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,6 +42,9 @@ pub struct TransferEnded {
     pub at: Timestamp,
     /// What was acknowledged of it.
     pub size: Bytes,
+    /// Which part of the connections like its own is followed: it stands for as many as that makes, but for no more than one remote address
+    /// may count.
+    pub rate: SampleRate,
 }
 
 /// What changed in the table.
@@ -139,12 +143,13 @@ impl ServiceTable {
         }
     }
 
-    /// A transfer of `size` payload bytes to `remote` ended.
-    pub(crate) fn add(&mut self, service: SocketAddr, remote: IpAddr, at: Timestamp, size: Bytes) -> Added {
+    /// Takes a transfer.
+    pub(crate) fn add(&mut self, ended: &TransferEnded) -> Added {
         if self.elsewhere {
-            self.events.push_back(ServiceEvent::Ended(TransferEnded { service, remote, at, size }));
+            self.events.push_back(ServiceEvent::Ended(*ended));
             return Added::default();
         }
+        let TransferEnded { service, remote, at, size, rate } = *ended;
         let found = self.by_service.get(&service).copied();
         let evicted = found.is_none() && self.by_service.len() >= self.limit;
         if evicted && let Some(oldest) = self.recency.oldest() {
@@ -156,7 +161,8 @@ impl ServiceTable {
         let remote = key_of(remote, self.hashing);
         let Some(entry) = self.entry_mut(slot) else { return added };
         entry.newest = at;
-        if !entry.sizes.add(at, remote, size) {
+        let weight = u8::try_from(rate.weight().div_ceil(SampleRate::ALL.weight())).unwrap_or(u8::MAX);
+        if !entry.sizes.add(at, remote, size, weight) {
             self.announce(slot, at);
             return Added { over_limit: true, ..added };
         }
@@ -285,11 +291,15 @@ mod tests {
         ServiceTable::new(NonZeroUsize::new(limit).unwrap(), Micros::from_secs(20), 0.1, 0, false)
     }
 
+    fn ended(service: SocketAddr, remote: IpAddr, at: Timestamp, size: Bytes) -> TransferEnded {
+        TransferEnded { service, remote, at, size, rate: SampleRate::ALL }
+    }
+
     /// Transfers to this many remote addresses, from the `first` on.
     fn add(table: &mut ServiceTable, n: u16, at: Timestamp, first: u32, count: u32, size: u64) -> bool {
         let to = |remote: u32| IpAddr::from((0x0a00_0000 + remote).to_be_bytes());
         let added: Vec<_> =
-            (first..first + count).map(|remote| table.add(service(n), to(remote), at, Bytes(size))).collect();
+            (first..first + count).map(|remote| table.add(&ended(service(n), to(remote), at, Bytes(size)))).collect();
         assert!(added.iter().all(|added| !added.over_limit));
         added.iter().any(|added| added.evicted)
     }
@@ -373,10 +383,10 @@ mod tests {
                 let step = u64::from(n * 37 % all) * 7;
                 let (octave, part) = (30_000 << (step / u64::from(all)), step % u64::from(all));
                 let honest = Bytes(octave + octave * part / u64::from(all));
-                table.add(service(443), client(n % clients), at(u64::from(n)), honest);
+                table.add(&ended(service(443), client(n % clients), at(u64::from(n)), honest));
                 if n >= all / 2 {
                     for _ in 0..hostile.div_ceil(all - all / 2) {
-                        table.add(service(443), "203.0.113.9".parse().unwrap(), at(u64::from(n)), Bytes(size));
+                        table.add(&ended(service(443), "203.0.113.9".parse().unwrap(), at(u64::from(n)), Bytes(size)));
                     }
                 }
             }
@@ -409,9 +419,9 @@ mod tests {
         let mut table = table(1);
         let (honest, other) = ("10.0.0.1".parse().unwrap(), "203.0.113.9".parse().unwrap());
         for n in 0..800 {
-            table.add(service(443), other, at(n * 4), Bytes(200));
+            table.add(&ended(service(443), other, at(n * 4), Bytes(200)));
             if n % 250 == 0 {
-                table.add(service(443), honest, at(n * 4), Bytes(300_000));
+                table.add(&ended(service(443), honest, at(n * 4), Bytes(300_000)));
             }
         }
         assert!(table.sizes()[0].quantile.0 >= 300_000, "{:?}", table.sizes());

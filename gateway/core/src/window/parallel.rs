@@ -2,7 +2,10 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-/// Transfers under way, the most there were in the span under way and in the one before, and the fewest among which a window was sampled.
+use crate::types::{LeastRate, SampleRate};
+
+/// Transfers under way, the most there were in the span under way and in the one before, and the fewest among which a window was sampled:
+/// in 256ths, each with the weight of its connection ([`SampleRate::weight`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Parallel {
     now: u32,
@@ -13,34 +16,39 @@ pub(crate) struct Parallel {
     least: u32,
     least_before: u32,
     least_began: Timestamp,
+    /// The part of the network's starts that is followed.
+    pub(crate) rate: LeastRate,
 }
+
+/// The weight of a transfer where every connection is followed.
+const ONE: u32 = 256;
 
 /// Spans for which the minimum is kept.
 const LEAST_SPANS: u64 = 4;
 
 impl Parallel {
-    /// A transfer begins.
-    pub(crate) fn begin(&mut self, at: Timestamp, span: Micros) {
+    /// A transfer begins, of a connection of which this part is followed.
+    pub(crate) fn begin(&mut self, at: Timestamp, span: Micros, rate: SampleRate) {
         self.turn(at, span);
-        self.now = self.now.saturating_add(1);
+        self.now = self.now.saturating_add(rate.weight());
         self.most = self.most.max(self.now);
     }
 
     /// A transfer that began here ends.
-    pub(crate) fn end(&mut self, at: Timestamp, span: Micros) {
+    pub(crate) fn end(&mut self, at: Timestamp, span: Micros, rate: SampleRate) {
         self.turn(at, span);
-        self.now = self.now.saturating_sub(1);
+        self.now = self.now.saturating_sub(rate.weight());
     }
 
     /// The most at once in the last one to two spans.
     pub(crate) fn most(mut self, at: Timestamp, span: Micros) -> u32 {
         self.turn(at, span);
-        self.most.max(self.most_before)
+        self.most.max(self.most_before).div_ceil(ONE)
     }
 
-    /// A window was sampled.
-    pub(crate) fn sampled(&mut self, at: Timestamp, span: Micros) {
-        let (now, passed) = (self.now.max(1), at.since(self.least_began).0 / span.0.max(1));
+    /// A window was sampled, of a connection with this weight: it counts as one, and for the others of its weight nothing is known.
+    pub(crate) fn sampled(&mut self, at: Timestamp, span: Micros, weight: u32) {
+        let (now, passed) = (self.now.saturating_sub(weight) + ONE, at.since(self.least_began).0 / span.0.max(1));
         if passed >= LEAST_SPANS || self.least == 0 {
             self.least_before = if passed < 2 * LEAST_SPANS { self.least } else { 0 };
             (self.least, self.least_began) = (now, at);
@@ -51,10 +59,11 @@ impl Parallel {
     /// The fewest among which a window was sampled in the last four to eight spans that had samples: this many had the share in parallel. At
     /// least one.
     pub(crate) fn at_samples(self) -> u32 {
-        match (self.least, self.least_before) {
-            (least, 0) => least.max(1),
+        let least = match (self.least, self.least_before) {
+            (least, 0) => least.max(ONE),
             (least, before) => least.min(before),
-        }
+        };
+        least.div_ceil(ONE)
     }
 
     fn turn(&mut self, at: Timestamp, span: Micros) {
@@ -75,10 +84,10 @@ mod tests {
     fn a_peak_is_remembered_for_one_to_two_spans_and_what_goes_on_for_ever() {
         let (span, at) = (Micros::from_secs(10), |s: u64| Timestamp::default().after(Micros::from_secs(100 + s)));
         let mut parallel = Parallel::default();
-        (0..3).for_each(|_| parallel.begin(at(0), span));
-        (0..2).for_each(|_| parallel.end(at(1), span));
+        (0..3).for_each(|_| parallel.begin(at(0), span, SampleRate::ALL));
+        (0..2).for_each(|_| parallel.end(at(1), span, SampleRate::ALL));
         assert_eq!(parallel.most(at(9), span), 3);
-        parallel.begin(at(12), span);
+        parallel.begin(at(12), span, SampleRate::ALL);
         assert_eq!(parallel.most(at(19), span), 3);
         assert_eq!(parallel.most(at(23), span), 2);
         assert_eq!(parallel.most(at(3_000), span), 2, "two still send");
@@ -89,20 +98,20 @@ mod tests {
         let (span, at) = (Micros::from_secs(10), |s: u64| Timestamp::default().after(Micros::from_secs(100 + s)));
         let mut parallel = Parallel::default();
         let sampled = |parallel: &mut Parallel, s: u64| {
-            parallel.sampled(at(s), span);
+            parallel.sampled(at(s), span, ONE);
             parallel.at_samples()
         };
         assert_eq!(parallel.at_samples(), 1);
-        parallel.begin(at(0), span);
+        parallel.begin(at(0), span, SampleRate::ALL);
         assert_eq!(sampled(&mut parallel, 0), 1);
-        (0..199).for_each(|_| parallel.begin(at(1), span));
+        (0..199).for_each(|_| parallel.begin(at(1), span, SampleRate::ALL));
         assert_eq!(sampled(&mut parallel, 1), 1);
         assert_eq!(sampled(&mut parallel, 41), 1, "one had it for itself in the four spans before");
         assert_eq!(sampled(&mut parallel, 82), 200);
-        (0..190).for_each(|_| parallel.end(at(83), span));
+        (0..190).for_each(|_| parallel.end(at(83), span, SampleRate::ALL));
         assert_eq!(sampled(&mut parallel, 84), 10, "most are gone");
         assert_eq!(sampled(&mut parallel, 1_000), 10);
-        (0..90).for_each(|_| parallel.begin(at(1_001), span));
+        (0..90).for_each(|_| parallel.begin(at(1_001), span, SampleRate::ALL));
         assert_eq!(sampled(&mut parallel, 1_090), 100, "what was long before does not count");
     }
 }

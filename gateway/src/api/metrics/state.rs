@@ -128,7 +128,7 @@ fn engine(scrape: &mut Scrape<'_>, engine: &EngineStatus) -> fmt::Result {
     let protocols = protocols.map(|(protocol, count)| ([("protocol", protocol.number.to_string())], count));
     scrape.counters("engine_other_protocol_frames", help, protocols)?;
     scrape.gauge("engine_connections", "Connections in the table", engine.connections as u64)?;
-    let help = "Share of connections not followed under overload, of the engine with the highest";
+    let help = "Part of the starts that is not followed under overload, of the engine with the highest";
     scrape.gauge("engine_shed_ratio", help, engine.shed)?;
     scrape.gauge("engine_networks", "Networks in the engines' tables", engine.networks as u64)?;
     let MemoryUse { segments, senders, networks } = engine.memory;

@@ -13,6 +13,7 @@ use spand_core::counters::Ignored;
 use spand_core::engine::Engine;
 use spand_core::event::Event;
 use spand_core::service::TransferEnded;
+use spand_core::types::SampleRate;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::capture::Captures;
@@ -99,6 +100,9 @@ impl EngineThread {
         share: Option<EngineEnd>,
         (published, captures, store): (Published, Arc<Captures>, Option<Arc<StoreWriter>>),
     ) -> Self {
+        let mut engine = engine;
+        // Starts are counted from here on, so that under overload it is known which networks have many.
+        engine.keep(SampleRate::ALL);
         let events_lost = engine.counters().ignored(Ignored::EventQueueFull);
         let groups = captures.grouping.in_force();
         Self {
@@ -175,7 +179,7 @@ impl EngineThread {
                 engine = self.shard,
                 followed = kept.share(),
                 waiting,
-                "the share of connections followed changed"
+                "the part of the starts that is followed changed"
             );
             self.engine.keep(kept);
         }

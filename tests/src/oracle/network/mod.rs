@@ -147,7 +147,7 @@ impl Networks {
         let remote = self.connection(&about)?.remote;
         self.connections.remove(&about.id);
         let sender = SenderId { connection: ConnectionId(about.id), remote };
-        self.table.end_transfer(about.network, self.now, sender, false);
+        self.table.end_transfer(about.network, self.now, sender, None);
         Ok(OK.to_owned())
     }
 

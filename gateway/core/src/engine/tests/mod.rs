@@ -6,6 +6,7 @@ mod opening;
 mod outcomes;
 mod regroup;
 mod share;
+mod thinning;
 mod traffic;
 
 use std::num::NonZeroUsize;

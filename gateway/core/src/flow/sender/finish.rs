@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Timestamp};
 
 use super::Sender;
@@ -10,6 +11,7 @@ use crate::flow::maybe::MaybeCount;
 use crate::flow::report::DirectionReport;
 use crate::flow::sink::FlowContext;
 use crate::flow::tracked::{TrackedSender, Transfer};
+use crate::service::TransferEnded;
 
 impl Sender {
     /// When the transfer under way ends if nothing more comes: one timeout after everything was acknowledged. `None` where
@@ -38,6 +40,12 @@ impl Sender {
             return None;
         }
         Some(deadline)
+    }
+
+    /// The network among whose transfers one of it counts now.
+    pub(crate) fn counted_by(&self) -> Option<Network> {
+        let followed = self.followed.as_deref()?;
+        followed.transfer.filter(|transfer| transfer.counted).map(|_| followed.network)
     }
 
     /// Ends the transfer under way, where there is one.
@@ -71,7 +79,12 @@ impl Sender {
         let ended = followed.transfer.take();
         if let Some(Transfer { counted, .. }) = ended.filter(|ended| ended.counted || followed.reported_phase.is_some())
         {
-            context.findings.ends(followed.network, context.now, followed.id(connection), counted);
+            context.findings.ends(
+                followed.network,
+                context.now,
+                followed.id(connection),
+                counted.then_some(context.rate),
+            );
         }
         followed.round_end = 0;
         if let (Some(transfer), Some(report)) = (ended, &mut self.report) {
@@ -89,7 +102,8 @@ impl Sender {
             return context.counters.ignore(Ignored::CutTransfer);
         }
         context.counters.service_sizes += 1;
-        context.services.add(service, remote, context.now, Bytes(size)).count(context.counters);
+        let ended = TransferEnded { service, remote, at: context.now, size: Bytes(size), rate: context.rate };
+        context.services.add(&ended).count(context.counters);
     }
 
     /// Gives back the memory of a closed connection's sender. What comes after all starts anew, in mid-stream.

@@ -283,7 +283,7 @@ impl Sender {
                 advised: context.ledger.is_advised(segment.source.address, segment.destination.address, context.now),
                 first_flight_segments: 0,
                 pipe_most: 0,
-                counted: context.findings.begins(network, context.now),
+                counted: context.findings.begins(network, context.now, context.rate),
             };
             if followed.transfer.is_none()
                 && let Some(report) = &mut self.report

@@ -8,8 +8,8 @@ use std::num::NonZeroUsize;
 
 use super::*;
 use crate::config::FlowReports;
-use crate::flow::connection::Role;
-use crate::types::ConnectionId;
+use crate::flow::connection::{Role, Sampling};
+use crate::types::{ConnectionId, SampleRate};
 use crate::wire::segment::Endpoint;
 
 /// The table and its twin, with the same inputs at the same times.
@@ -65,8 +65,13 @@ impl Pair {
             let port = self.twin.iter().find(|item| item.key == key).unwrap().port;
             self.close(port);
         }
-        let connection =
-            Connection::new(ConnectionId(port.into()), [Role::default(); 2], true, FlowReports::None, Timestamp(0));
+        let connection = Connection::new(
+            ConnectionId(port.into()),
+            [Role::default(); 2],
+            true,
+            FlowReports::None,
+            Sampling::new(SampleRate::ALL, 0, Timestamp(0)),
+        );
         let key = self.table.insert(tuple(port), connection, self.now).unwrap();
         let queued = self.next_queued();
         let (last_at, idleness) = (self.now, Idleness::Other);

@@ -471,7 +471,7 @@ fn of_a_million_connections_to_one_network_the_oldest_64_are_kept() {
     assert!((threshold - 64.0 * 10_000.0 / 65.0).abs() < 1e-6, "{threshold}");
     // The youngest of those kept ends: its place is free, that of the first beyond is none.
     let ends = |table: &mut NetworkTable, n| {
-        table.end_transfer(network(1), at, SenderId { connection: ConnectionId(n), remote: HOST }, false);
+        table.end_transfer(network(1), at, SenderId { connection: ConnectionId(n), remote: HOST }, None);
         table.view(network(1), at).unwrap().compared[0].opening.unwrap().threshold.bytes()
     };
     assert_eq!(ends(&mut table, 64).to_bits(), threshold.to_bits());

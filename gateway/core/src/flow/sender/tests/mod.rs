@@ -16,7 +16,7 @@ use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sink::FlowSink;
 use crate::service::ServiceTable;
-use crate::types::{Delivered, Flows, LimitCounts, RttSum, SenderId, SenderState, WindowSample};
+use crate::types::{Delivered, Flows, LimitCounts, RttSum, SampleRate, SenderId, SenderState, WindowSample};
 use crate::wire::segment::{Ecn, Endpoint, Flags, Options, SackBlock, Timestamps};
 
 const MSS: u32 = 1_000;
@@ -40,7 +40,7 @@ impl FlowSink for Heard {
         self.delivered.push(delivered);
         self.rtts = self.rtts.with(rtts);
     }
-    fn begins(&mut self, _: Network, _: Timestamp) -> bool {
+    fn begins(&mut self, _: Network, _: Timestamp, _: SampleRate) -> bool {
         true
     }
     fn wants_live(&self) -> bool {
@@ -49,7 +49,7 @@ impl FlowSink for Heard {
     fn under_way(&mut self, _: Network, _: Timestamp, _: SenderId, state: &SenderState) {
         self.states.push(*state);
     }
-    fn ends(&mut self, _: Network, _: Timestamp, _: SenderId, _: bool) {
+    fn ends(&mut self, _: Network, _: Timestamp, _: SenderId, _: Option<SampleRate>) {
         self.ends += 1;
     }
     fn transfer(&mut self, _: Network, _: Timestamp) {}
@@ -142,6 +142,7 @@ impl Script {
                 counters,
                 now: segment.at,
                 bad_times: None,
+                rate: SampleRate::ALL,
                 patience: LATE,
                 findings: heard,
             },
@@ -195,6 +196,7 @@ impl Script {
                 counters,
                 now: ack.at,
                 bad_times: None,
+                rate: SampleRate::ALL,
                 patience: LATE,
                 findings: heard,
             },
@@ -216,6 +218,7 @@ impl Script {
                 counters,
                 now,
                 bad_times: None,
+                rate: SampleRate::ALL,
                 patience: LATE,
                 findings: heard,
             },

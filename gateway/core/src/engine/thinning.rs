@@ -1,0 +1,324 @@
+//! Overload: which connections are followed where not all can be.
+//!
+//! Each network gives at most the same number of starts per bucket, chosen by the hash of their tuple. Where that number would fall
+//! below [`FEW`], whole networks are left out instead. Starts are announced all the same: the SYN and the prefixes determine which host
+//! starts. Starts after an idle time are not: they would need the connection's state.
+
+use std::hash::BuildHasher;
+use std::net::IpAddr;
+
+use spand_proto::network::Network;
+use spand_proto::units::{Micros, Timestamp};
+
+use super::Engine;
+use crate::counters::Ignored;
+use crate::flow::connection::{Imminent, Sampling};
+use crate::flow::copies::LastSyns;
+use crate::flow::table::Key;
+use crate::hash::SeededState;
+use crate::types::SampleRate;
+use crate::wire::segment::{Flags, Segment};
+
+/// Starts that every network may have in a bucket.
+const FEW: u32 = 32;
+
+/// Places of one row of [`Starts`].
+const PLACES: usize = 1 << 15;
+
+/// Places of [`PassedOver`].
+const PASSED: usize = 1 << 16;
+
+/// Starts in the bucket under way and in the one before.
+type Place = [u32; 2];
+
+/// Starts by network, as a count-min sketch: of fixed size whatever comes, and no count is below the network's own.
+#[derive(Debug)]
+pub(super) struct Starts([Vec<Place>; 2]);
+
+/// Connections whose segments were passed over in this selection, by the hash of their tuple: what is passed over is not looked up again. A
+/// connection that lost its place to another is looked up.
+#[derive(Debug, Default)]
+struct PassedOver(Vec<u32>);
+
+/// What is followed.
+#[derive(Debug)]
+pub(super) struct Thinning {
+    /// The part of the starts to follow.
+    share: SampleRate,
+    /// From the first [`Engine::keep`] on.
+    starts: Option<Starts>,
+    bucket: u64,
+    /// Starts of one network per bucket.
+    most: u32,
+    /// The part of the networks that is not left out.
+    networks: SampleRate,
+    /// Changes with the two above and with the bucket: connections in the table are looked at again.
+    epoch: u8,
+    passed_over: PassedOver,
+    /// SYNs of connections that are not followed.
+    syns: LastSyns,
+}
+
+impl Default for Thinning {
+    fn default() -> Self {
+        let (share, networks) = (SampleRate::ALL, SampleRate::ALL);
+        Self {
+            share,
+            starts: None,
+            bucket: 0,
+            most: u32::MAX,
+            networks,
+            epoch: 0,
+            passed_over: PassedOver::default(),
+            syns: LastSyns::default(),
+        }
+    }
+}
+
+impl Starts {
+    /// Bytes of it.
+    const BYTES: usize = 2 * PLACES * size_of::<Place>();
+
+    pub(super) fn new() -> Self {
+        Self([(); 2].map(|()| vec![Place::default(); PLACES]))
+    }
+
+    fn places(hash: u64) -> [usize; 2] {
+        [hash, hash >> 32].map(|half| usize::try_from(half % PLACES as u64).unwrap_or(0))
+    }
+
+    pub(super) fn count(&mut self, hash: u64) {
+        for (row, place) in self.0.iter_mut().zip(Self::places(hash)) {
+            if let Some([now, _]) = row.get_mut(place) {
+                *now = now.saturating_add(1);
+            }
+        }
+    }
+
+    /// Starts of a network in this bucket or in the one before, whichever had more.
+    pub(super) fn of(&self, hash: u64) -> u32 {
+        let counts = self.0.iter().zip(Self::places(hash)).map(|(row, place)| row.get(place).map_or(0, most));
+        counts.min().unwrap_or(0)
+    }
+
+    /// This many buckets are over.
+    pub(super) fn turn(&mut self, buckets: u64) {
+        for place in self.0.iter_mut().flatten() {
+            *place = [0, if buckets == 1 { place[0] } else { 0 }];
+        }
+    }
+
+    /// Of all starts this part: the number per network, and the part of the networks where that would be below [`FEW`], or where no start was
+    /// counted.
+    fn cap(&self, share: SampleRate) -> (u32, SampleRate) {
+        let mut counts: Vec<u64> =
+            self.0.first().into_iter().flatten().map(most).filter(|count| *count > 0).map(u64::from).collect();
+        counts.sort_unstable();
+        let all: u64 = counts.iter().sum();
+        let wanted = all * u64::from(share.parts()) / u64::from(SampleRate::ALL.parts());
+        let (mut below, mut left) = (0, counts.len() as u64);
+        for count in counts {
+            let few = u64::from(FEW);
+            if below + count * left > wanted {
+                let most = (wanted - below) / left;
+                if most >= few {
+                    return (u32::try_from(most).unwrap_or(u32::MAX), SampleRate::ALL);
+                }
+                break;
+            }
+            (below, left) = (below + count, left - 1);
+        }
+        if all == 0 {
+            return (u32::MAX, share);
+        }
+        let at_few: u64 = self.0.first().into_iter().flatten().map(|place| u64::from(most(place).min(FEW))).sum();
+        let parts = wanted * u64::from(SampleRate::ALL.parts()) / at_few.max(1);
+        (FEW, SampleRate::of_256(u16::try_from(parts).unwrap_or(u16::MAX)))
+    }
+}
+
+impl PassedOver {
+    const BYTES: usize = PASSED * size_of::<u32>();
+
+    /// The place of a tuple, and what stands there for it: never 0.
+    fn place(hash: u64) -> (usize, u32) {
+        (usize::try_from(hash % PASSED as u64).unwrap_or(0), u32::try_from(hash >> 32).unwrap_or(0) | 1)
+    }
+
+    fn has(&self, hash: u64) -> bool {
+        let (place, tag) = Self::place(hash);
+        self.0.get(place) == Some(&tag)
+    }
+
+    fn add(&mut self, hash: u64) {
+        let (place, tag) = Self::place(hash);
+        if self.0.is_empty() {
+            self.0.resize(PASSED, 0);
+        }
+        if let Some(known) = self.0.get_mut(place) {
+            *known = tag;
+        }
+    }
+}
+
+fn most(place: &Place) -> u32 {
+    place[0].max(place[1])
+}
+
+impl Thinning {
+    /// Bytes of it, once it is asked for.
+    pub(super) const BYTES: usize = Starts::BYTES + PassedOver::BYTES;
+
+    /// Whether anything is left out.
+    pub(super) fn is_on(&self) -> bool {
+        self.share < SampleRate::ALL
+    }
+
+    fn set(&mut self, share: SampleRate) {
+        self.share = share;
+        let starts = self.starts.get_or_insert_with(Starts::new);
+        (self.most, self.networks) = if share < SampleRate::ALL { starts.cap(share) } else { (u32::MAX, share) };
+        self.epoch = self.epoch.wrapping_add(1);
+        self.passed_over.0.fill(0);
+    }
+
+    /// Whether a segment without a SYN is passed over, as another one of its connection was: no part of a network grows within a selection.
+    pub(super) fn passes_over(&self, hash: u64) -> bool {
+        self.passed_over.has(hash)
+    }
+
+    /// The clock shows `now`.
+    pub(super) fn advance(&mut self, now: Timestamp, bucket: Micros) {
+        let bucket = now.0 / bucket.0.saturating_mul(1_000).max(1);
+        let Some(starts) = &mut self.starts else { return };
+        let over = bucket.saturating_sub(self.bucket);
+        if over > 0 {
+            starts.turn(over);
+            self.bucket = bucket;
+            self.set(self.share);
+        }
+    }
+
+    /// The part of a network's starts that is followed; `None` where it is left out.
+    fn rate(&self, hash: u64) -> Option<SampleRate> {
+        // Other bits than those of the places.
+        if !self.networks.has(hash >> 16) {
+            return None;
+        }
+        let starts = self.starts.as_ref().map_or(0, |starts| starts.of(hash));
+        if starts <= self.most {
+            return Some(SampleRate::ALL);
+        }
+        let parts = (u64::from(self.most) * u64::from(SampleRate::ALL.parts())).div_ceil(u64::from(starts));
+        Some(SampleRate::of_256(u16::try_from(parts).unwrap_or(u16::MAX)))
+    }
+}
+
+impl Engine {
+    /// Under overload: follows this part of the starts from now on, by a limit for each network. Connections that are older than a bucket
+    /// are kept. The first call begins to count starts; before it, nothing is known of how many a network has.
+    pub fn keep(&mut self, share: SampleRate) {
+        self.thinning.set(share);
+    }
+
+    /// Which part of the starts it follows.
+    pub fn kept(&self) -> SampleRate {
+        self.thinning.share
+    }
+
+    /// Whether a segment's connection is followed, which is in the table where `found`.
+    pub(super) fn samples(&mut self, found: Option<Key>, hash: u64, segment: &Segment) -> bool {
+        let epoch = self.thinning.epoch;
+        let known = found.and_then(|key| self.flows.get(key)).map(|connection| connection.sampling);
+        if known.is_some_and(|known| known.epoch == epoch) {
+            return true;
+        }
+        let rate = self.rate_between(segment.source.address, segment.destination.address);
+        let Some(rate) = rate else { return false };
+        let Some(known) = known else {
+            // One that was passed over stays so for as long as its network is thinned.
+            return rate == SampleRate::ALL || segment.flags.has(Flags::SYN) && rate.has(hash);
+        };
+        let is_long = known.is_longer_than(self.config.window.bucket, self.now);
+        let kept = is_long || rate.has(hash);
+        if kept && let Some(connection) = found.and_then(|key| self.flows.get_mut(key)) {
+            let rate = if is_long { known.rate } else { known.rate.min(rate) };
+            connection.sampling = known.renewed(rate, epoch);
+            for network in connection.counted_by() {
+                self.networks.reweigh_transfer(network, self.now, [known.rate, rate]);
+            }
+        }
+        kept
+    }
+
+    /// The larger one of the parts that are followed of the networks at both ends, as far as their senders are followed here.
+    fn rate_between(&self, source: IpAddr, destination: IpAddr) -> Option<SampleRate> {
+        let mut networks = self.networks_between(source, destination).peekable();
+        if networks.peek().is_none() {
+            return Some(SampleRate::ALL);
+        }
+        networks.filter_map(|network| self.thinning.rate(self.hash_of(network))).max()
+    }
+
+    /// The networks of which a connection between these would give samples.
+    fn networks_between(&self, source: IpAddr, destination: IpAddr) -> impl Iterator<Item = Network> + use<'_> {
+        let followed = |(own, peer): &(IpAddr, IpAddr)| self.role(*own, *peer).follow;
+        let pairs = [(source, destination), (destination, source)].into_iter().filter(followed);
+        pairs.map(|(_, peer)| self.prefixes.network_of(peer))
+    }
+
+    fn hash_of(&self, network: Network) -> u64 {
+        SeededState(self.config.hash_seed).hash_one(network)
+    }
+
+    /// A connection begins with this segment: how it is sampled.
+    pub(super) fn sampling(&mut self, segment: &Segment) -> Sampling {
+        let ends = (segment.source.address, segment.destination.address);
+        let rate = if self.thinning.is_on() { self.rate_between(ends.0, ends.1) } else { None };
+        self.count_start(ends, rate);
+        Sampling::new(rate.unwrap_or(SampleRate::ALL), self.thinning.epoch, self.now)
+    }
+
+    fn count_start(&mut self, (source, destination): (IpAddr, IpAddr), rate: Option<SampleRate>) {
+        if self.thinning.starts.is_none() {
+            return;
+        }
+        let networks: arrayvec::ArrayVec<Network, 2> = self.networks_between(source, destination).collect();
+        for network in networks {
+            let hash = self.hash_of(network);
+            if self.thinning.is_on() {
+                let rate = self.thinning.rate(hash).unwrap_or(SampleRate::LEAST).max(rate.unwrap_or(SampleRate::LEAST));
+                self.networks.note_rate(network, rate, self.now);
+            }
+            if let Some(starts) = &mut self.thinning.starts {
+                starts.count(hash);
+            }
+        }
+    }
+
+    /// Takes a segment of a connection that is not followed, whose tuple has this hash.
+    pub(super) fn pass_over(&mut self, found: Option<Key>, hash: u64, segment: &Segment) {
+        self.counters.ignore(Ignored::Shed);
+        if let Some(key) = found {
+            self.end(key);
+        }
+        self.thinning.passed_over.add(hash);
+        if segment.flags.has(Flags::SYN) && !self.is_own(segment) {
+            self.pass_over_syn(hash, segment);
+        }
+    }
+
+    #[cold]
+    fn pass_over_syn(&mut self, hash: u64, segment: &Segment) {
+        let (source, destination) = (segment.source.address, segment.destination.address);
+        let answers = segment.flags.has(Flags::ACK);
+        if answers && self.thinning.syns.has(hash) || self.thinning.syns.is_copy(hash, segment) {
+            return;
+        }
+        self.count_start((source, destination), None);
+        let [from, to] = [(source, destination), (destination, source)].map(|(own, peer)| self.role(own, peer));
+        if let Some(imminent) = Imminent::by_syn(segment, from, to) {
+            self.announce(segment, imminent);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! How many connections send to a network at once, and which part of its starts is followed.
+
+use spand_proto::network::Network;
+use spand_proto::units::Timestamp;
+
+use super::{Entry, NetworkTable};
+use crate::types::{SampleRate, SenderId};
+use crate::window::cells::Seen;
+
+impl NetworkTable {
+    /// A transfer to the network begins, of a connection of which this part is followed; whether it is counted: a network without samples is
+    /// none yet.
+    pub fn begin_transfer(&mut self, network: Network, at: Timestamp, rate: SampleRate) -> bool {
+        let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) else { return false };
+        entry.parallel.begin(at, self.config.bucket, rate);
+        true
+    }
+
+    /// A transfer of `sender` ends, with the part of the connections like its own that is followed, where it was counted.
+    pub fn end_transfer(&mut self, network: Network, at: Timestamp, sender: SenderId, counted: Option<SampleRate>) {
+        if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {
+            if let Some(rate) = counted {
+                entry.parallel.end(at, self.config.bucket, rate);
+            }
+            if let Some(live) = &mut entry.live {
+                live.end(at, sender);
+            }
+        }
+    }
+
+    /// Of a connection with a transfer under way another part is followed than before.
+    pub(crate) fn reweigh_transfer(&mut self, network: Network, at: Timestamp, [before, now]: [SampleRate; 2]) {
+        if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {
+            entry.parallel.end(at, self.config.bucket, before);
+            entry.parallel.begin(at, self.config.bucket, now);
+        }
+    }
+
+    /// At `at` this part of the network's starts is followed.
+    pub(crate) fn note_rate(&mut self, network: Network, rate: SampleRate, at: Timestamp) {
+        let window = self.config.span();
+        if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {
+            entry.parallel.rate.note(rate, at, window);
+        }
+    }
+
+    /// What is kept of connections to a network at once, as a cell has it.
+    pub(super) fn seen(&self, entry: &Entry, now: Timestamp) -> Seen {
+        Seen {
+            followed: entry.parallel.rate.within(now, self.config.span()),
+            parallel: entry.parallel.most(now, self.config.bucket),
+            parallel_at_samples: entry.parallel.at_samples(),
+        }
+    }
+}

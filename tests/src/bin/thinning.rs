@@ -1,0 +1,244 @@
+//! What an engine that follows fewer connections makes of networks, against one that follows all, on one generated trace.
+//!
+//! The networks' sizes follow a power law: the n-th has 1/n of the connections of the first. Every 30 s both engines are asked for every
+//! network. Printed are the differences of the shares of thinned networks and of the others, and the processor time and the connections of
+//! both engines.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use spand_core::config::{EngineConfig, Limits};
+use spand_core::engine::Engine;
+use spand_core::event::Event;
+use spand_core::networks::view::NetworkView;
+use spand_core::types::SampleRate;
+use spand_core::wire::Frame;
+use spand_proto::network::Network;
+use spand_proto::units::Timestamp;
+use spand_tests::trace::connection::Connection;
+use spand_tests::trace::packet::{Packet, Tuple};
+use spand_tests::trace::{TraceConfig, frame, generate_with};
+
+const USAGE: &str = "thinning [CONNECTIONS NETWORKS SECONDS SEED]";
+/// Both engines are alike until then.
+const ALIKE_S: u64 = 20;
+/// They are compared this often after that.
+const COMPARED_S: u64 = 30;
+/// Bits of the number of a client's network in the trace, from which its rank follows.
+const NETWORK_BITS: u32 = 16;
+
+/// Packets that one engine takes before the other takes the same, so that asking for the time costs nothing.
+const BATCH: usize = 1_024;
+
+struct Record {
+    at: Timestamp,
+    start: usize,
+    wire_len: usize,
+}
+
+/// Packets that wait for both engines.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    records: Vec<Record>,
+}
+
+impl Batch {
+    fn frames(&self) -> impl Iterator<Item = (Timestamp, Frame<'_>)> {
+        let ends = self.records.iter().skip(1).map(|next| next.start).chain([self.bytes.len()]);
+        self.records.iter().zip(ends).map(|(record, end)| {
+            let data = self.bytes.get(record.start..end).unwrap_or_default();
+            let wire_len = u32::try_from(record.wire_len).unwrap_or(u32::MAX);
+            (record.at, Frame { link_type: 1, wire_len, input: 0, data })
+        })
+    }
+}
+
+struct Side {
+    engine: Engine,
+    time: Duration,
+    starts: u64,
+    most_connections: usize,
+}
+
+impl Side {
+    fn new() -> Self {
+        let internal = "10.0.0.0/8".parse().into_iter().collect();
+        let mut engine =
+            Engine::new(EngineConfig { limits: Limits::for_replay(), internal, ..EngineConfig::default() });
+        engine.keep(SampleRate::ALL);
+        Self { engine, time: Duration::ZERO, starts: 0, most_connections: 0 }
+    }
+
+    fn take(&mut self, batch: &Batch) {
+        let begun = processor_time();
+        for (at, frame) in batch.frames() {
+            self.engine.handle_frame(at, &frame);
+            while let Some(event) = self.engine.poll_event() {
+                self.starts += u64::from(matches!(event, Event::StartImminent(_)));
+            }
+        }
+        self.time += processor_time().saturating_sub(begun);
+        self.most_connections = self.most_connections.max(self.engine.connections());
+    }
+
+    fn views(&self, now: Timestamp) -> BTreeMap<Network, NetworkView> {
+        self.engine.networks(now).into_iter().map(|view| (view.network, view)).collect()
+    }
+}
+
+/// What the comparisons found.
+#[derive(Default)]
+struct Found {
+    /// Of the shares of thinned networks that rest on losses on both sides, of the others, and of their connections at once.
+    shares: Vec<f64>,
+    bounds: Vec<f64>,
+    parallel: Vec<f64>,
+    /// Thinned networks that have an estimate on one side alone.
+    one_sided: usize,
+    /// Of the shares of the other networks, and how many of these have other losses, round trips or connections.
+    others: Vec<f64>,
+    touched: usize,
+}
+
+impl Found {
+    fn compare(&mut self, all: &Side, thinned: &Side, now: Timestamp) {
+        let thinned = thinned.views(now);
+        for (network, view) in all.views(now) {
+            let Some(other) = thinned.get(&network) else { continue };
+            let is_thinned = other.followed < SampleRate::ALL;
+            let measured = |view: &NetworkView| (view.losses, view.rtt_min, view.rtt_mean, view.connections);
+            self.touched += usize::from(!is_thinned && measured(&view) != measured(other));
+            match (view.estimate, &other.estimate) {
+                (Some(all), Some(thinned)) => {
+                    let difference = (thinned.share.bytes() / all.share.bytes() - 1.0).abs();
+                    let by_losses = !all.is_lower_bound && !thinned.is_lower_bound;
+                    match (is_thinned, by_losses) {
+                        (true, true) => self.shares.push(difference),
+                        (true, false) => self.bounds.push(difference),
+                        (false, _) => self.others.push(difference),
+                    }
+                    if is_thinned {
+                        self.parallel.push((f64::from(other.parallel) / f64::from(view.parallel.max(1)) - 1.0).abs());
+                    }
+                }
+                (None, None) => {}
+                _ => self.one_sided += usize::from(is_thinned),
+            }
+        }
+    }
+}
+
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+/// The rank of each number of a network: its logarithm is even, so the n-th network has a part in 1/n.
+fn ranks(networks: u32) -> Vec<u32> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the number of networks")]
+    let rank = |number: u32| {
+        let even = f64::from(number) / f64::from(1u32 << NETWORK_BITS);
+        (even * f64::from(networks).ln()).exp() as u32 - 1
+    };
+    (0..1 << NETWORK_BITS).map(rank).collect()
+}
+
+fn ranked(tuple: &Tuple, ranks: &[u32]) -> Tuple {
+    let ((address, port), places) = (tuple.client, ranks.len());
+    let (number, host) = (usize::try_from(address.to_bits() >> 8).unwrap_or(0) % places, address.to_bits() & 0xff);
+    let rank = ranks.get(number).copied().unwrap_or(0);
+    Tuple { client: (Ipv4Addr::from_bits(0x5000_0000 | rank << 8 | host), port), ..*tuple }
+}
+
+fn quantile(sorted: &[f64], part: f64) -> f64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in the list")]
+    let place = (part * sorted.len().saturating_sub(1) as f64).round() as usize;
+    sorted.get(place).copied().unwrap_or(f64::NAN)
+}
+
+fn percent(mut differences: Vec<f64>) -> String {
+    differences.sort_by(f64::total_cmp);
+    let [half, most] = [0.5, 0.9].map(|part| 100.0 * quantile(&differences, part));
+    format!("median {half:.1} %, p90 {most:.1} % of {}", differences.len())
+}
+
+/// The probability of loss of a connection: its network's path carries a window of 15 to 115 segments, which rises and falls by a sixth
+/// within a minute.
+fn loss(connection: &Connection, at_ns: u64, ranks: &[u32]) -> f64 {
+    let rank = f64::from(ranked(connection.tuple(), ranks).client.0.to_bits() >> 8 & 0xffff);
+    let (seconds, phase) = (at_ns as f64 / 1e9, rank * 2.4);
+    let window = (15.0 + (rank * 37.0) % 100.0) * (1.0 + (seconds / 60.0 * std::f64::consts::TAU + phase).sin() / 6.0);
+    if connection.in_flight() > window { 0.15 } else { 0.0005 }
+}
+
+fn run(connections: u32, networks: u32, seconds: u64, seed: u64, kept: SampleRate) {
+    let config =
+        TraceConfig { packets: u64::MAX, connections, loss: 0.0, networks: 1 << NETWORK_BITS, snap_len: 96, seed };
+    let (mut all, mut thinned, mut found) = (Side::new(), Side::new(), Found::default());
+    let ranks = ranks(networks);
+    let (mut buffer, mut ip_id, mut next_s) = (Vec::new(), 0u16, ALIKE_S + COMPARED_S);
+    let (mut packets, mut batch) = (0u64, Batch::default());
+    let take = |at_ns, tuple: &Tuple, packet: &Packet| {
+        let at = Timestamp(frame::EPOCH_SECONDS * 1_000_000_000 + at_ns);
+        (ip_id, packets) = (ip_id.wrapping_add(1), packets + 1);
+        let wire_len = frame::encode(&mut buffer, ip_id, at_ns, &ranked(tuple, &ranks), packet);
+        buffer.truncate(config.snap_len);
+        batch.records.push(Record { at, start: batch.bytes.len(), wire_len });
+        batch.bytes.extend_from_slice(&buffer);
+        if batch.records.len() < BATCH {
+            return true;
+        }
+        all.take(&batch);
+        thinned.take(&batch);
+        batch = Batch::default();
+        if at_ns >= ALIKE_S * 1_000_000_000 && thinned.engine.kept() != kept {
+            thinned.engine.keep(kept);
+            (all.time, thinned.time) = (Duration::ZERO, Duration::ZERO);
+        }
+        if at_ns >= next_s * 1_000_000_000 {
+            next_s += COMPARED_S;
+            found.compare(&all, &thinned, at);
+            if std::io::stderr().is_terminal() {
+                eprint!("\r{} of {seconds} s ", at_ns / 1_000_000_000);
+            }
+        }
+        at_ns < seconds * 1_000_000_000
+    };
+    generate_with(&config, |connection, at_ns| loss(connection, at_ns, &ranks), take);
+    let differing = found.others.iter().filter(|difference| **difference > 0.0).count();
+    println!("\n{} of 256 starts, {packets} packets:", kept.parts());
+    println!(
+        "  shares of thinned networks, by losses: {}; {} are on one side alone",
+        percent(found.shares),
+        found.one_sided
+    );
+    println!("  the same where one is a lower bound: {}", percent(found.bounds));
+    println!("  their connections at once: {}", percent(found.parallel));
+    println!("  shares of the other networks: {}; {differing} differ", percent(found.others));
+    println!("  other networks with other losses, round trips or connections: {}", found.touched);
+    println!("  starts announced: {} of {}", thinned.starts, all.starts);
+    println!(
+        "  of what following all takes: time {:.2}, most connections {:.2}",
+        thinned.time.as_secs_f64() / all.time.as_secs_f64(),
+        thinned.most_connections as f64 / all.most_connections as f64
+    );
+}
+
+fn main() {
+    let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|number| number.parse().ok()).collect();
+    let (connections, networks, seconds, seed) = match numbers.as_slice() {
+        [] => (1_000, 1_000, 300, 1),
+        &[connections, networks, seconds, seed] => (connections, networks, seconds, seed),
+        _ => {
+            eprintln!("{USAGE}");
+            std::process::exit(64);
+        }
+    };
+    let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    for parts in [128, 64, 16] {
+        run(small(connections), small(networks), seconds, seed, SampleRate::of_256(parts));
+    }
+}
