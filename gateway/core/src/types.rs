@@ -365,7 +365,7 @@ impl LeastRate {
     }
 
     fn unit(at: Timestamp) -> u32 {
-        u32::try_from(at.0 / (1_000 * Self::UNIT.0) & 0xff_ffff).unwrap_or(0)
+        u32::try_from((at.0 / (1_000 * Self::UNIT.0)) & 0xff_ffff).unwrap_or(0)
     }
 }
 

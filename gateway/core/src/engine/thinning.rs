@@ -97,7 +97,7 @@ impl Starts {
 
     /// Starts of a network in this bucket or in the one before, whichever had more.
     pub(super) fn of(&self, hash: u64) -> u32 {
-        let counts = self.0.iter().zip(Self::places(hash)).map(|(row, place)| row.get(place).map_or(0, most));
+        let counts = self.0.iter().zip(Self::places(hash)).map(|(row, place)| row.get(place).copied().map_or(0, most));
         counts.min().unwrap_or(0)
     }
 
@@ -112,7 +112,7 @@ impl Starts {
     /// counted.
     fn cap(&self, share: SampleRate) -> (u32, SampleRate) {
         let mut counts: Vec<u64> =
-            self.0.first().into_iter().flatten().map(most).filter(|count| *count > 0).map(u64::from).collect();
+            self.0.first().into_iter().flatten().copied().map(most).filter(|count| *count > 0).map(u64::from).collect();
         counts.sort_unstable();
         let all: u64 = counts.iter().sum();
         let wanted = all * u64::from(share.parts()) / u64::from(SampleRate::ALL.parts());
@@ -131,7 +131,7 @@ impl Starts {
         if all == 0 {
             return (u32::MAX, share);
         }
-        let at_few: u64 = self.0.first().into_iter().flatten().map(|place| u64::from(most(place).min(FEW))).sum();
+        let at_few: u64 = self.0.first().into_iter().flatten().map(|place| u64::from(most(*place).min(FEW))).sum();
         let parts = wanted * u64::from(SampleRate::ALL.parts()) / at_few.max(1);
         (FEW, SampleRate::of_256(u16::try_from(parts).unwrap_or(u16::MAX)))
     }
@@ -161,8 +161,8 @@ impl PassedOver {
     }
 }
 
-fn most(place: &Place) -> u32 {
-    place[0].max(place[1])
+fn most([now, before]: Place) -> u32 {
+    now.max(before)
 }
 
 impl Thinning {
