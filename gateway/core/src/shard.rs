@@ -114,9 +114,10 @@ impl Part {
         self.division.as_ref().is_none_or(|(index, _)| *index == 0)
     }
 
-    /// Whether the network is its own.
-    pub(crate) fn owns(&self, network: Network) -> bool {
-        self.division.as_ref().is_none_or(|(index, partition)| partition.owner(network) == *index)
+    /// Whether the network is its own, which is only asked for where there are several engines.
+    #[inline]
+    pub(crate) fn owns(&self, network: impl FnOnce() -> Network) -> bool {
+        self.division.as_ref().is_none_or(|(index, partition)| partition.owner(network()) == *index)
     }
 
     /// What to do with a frame.

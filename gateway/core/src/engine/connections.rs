@@ -45,16 +45,14 @@ impl Engine {
         }
         self.counters.segments += u64::from(claim == Claim::Home);
         let (tuple, side) = Tuple::of(segment.source, segment.destination);
-        let hash = self.thinning.is_on().then(|| tuple.hash(self.config.hash_seed));
-        if hash.is_some_and(|hash| self.thinning.passes_over(hash)) && !segment.flags.has(Flags::SYN) {
-            return self.counters.ignore(Ignored::Shed);
-        }
-        let mut found = self.flows.find(&tuple);
-        if let Some(hash) = hash
-            && !self.samples(found, hash, segment)
-        {
-            return self.pass_over(found, hash, segment);
-        }
+        let mut found = if self.thinning.is_on() {
+            match self.find_sampled(&tuple, segment) {
+                Ok(found) => found,
+                Err(reason) => return self.counters.ignore(reason),
+            }
+        } else {
+            self.flows.find(&tuple)
+        };
         let place = Place { input, frame: self.counters.frames, timed: !self.untimed };
         if let Some(key) = found
             && (segment.flags.has(Flags::SYN) || (!self.openings.is_empty() && self.awaits_answer(key)))
@@ -228,7 +226,7 @@ impl Engine {
     /// Who `address` is to us in a connection with `peer`.
     pub(super) fn role(&self, address: IpAddr, peer: IpAddr) -> Role {
         let inside = self.prefixes.is_internal(address);
-        let follow = (inside || self.prefixes.is_bare()) && self.part.owns(self.prefixes.network_of(peer));
+        let follow = (inside || self.prefixes.is_bare()) && self.part.owns(|| self.prefixes.network_of(peer));
         Role { inside, follow }
     }
 

@@ -266,7 +266,7 @@ impl Engine {
 
     /// Whether a network is this engine's.
     pub fn owns(&self, network: Network) -> bool {
-        self.part.owns(network)
+        self.part.owns(|| network)
     }
 
     /// The network that `address` belongs to.

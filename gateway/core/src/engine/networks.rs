@@ -150,7 +150,7 @@ impl Engine {
     ///
     /// Why it does not count.
     pub fn take_cell(&mut self, network: Network, cell: Cell, now: Timestamp) -> Result<(), CellRefused> {
-        if !self.part.owns(network) || !self.prefixes.makes(network) {
+        if !self.part.owns(|| network) || !self.prefixes.makes(network) {
             return Err(CellRefused::NotANetwork);
         }
         self.networks.take_cell(network, cell, now.max(self.now))

@@ -15,6 +15,7 @@ use crate::counters::Ignored;
 use crate::flow::connection::{Imminent, Sampling};
 use crate::flow::copies::LastSyns;
 use crate::flow::table::Key;
+use crate::flow::tuple::Tuple;
 use crate::hash::SeededState;
 use crate::types::SampleRate;
 use crate::wire::segment::{Flags, Segment};
@@ -53,7 +54,7 @@ pub(super) struct Thinning {
     /// The part of the networks that is not left out.
     networks: SampleRate,
     /// Changes with the two above and with the bucket: connections in the table are looked at again.
-    epoch: u8,
+    epoch: u16,
     passed_over: PassedOver,
     /// SYNs of connections that are not followed.
     syns: LastSyns,
@@ -170,6 +171,7 @@ impl Thinning {
     pub(super) const BYTES: usize = Starts::BYTES + PassedOver::BYTES;
 
     /// Whether anything is left out.
+    #[inline]
     pub(super) fn is_on(&self) -> bool {
         self.share < SampleRate::ALL
     }
@@ -180,11 +182,6 @@ impl Thinning {
         (self.most, self.networks) = if share < SampleRate::ALL { starts.cap(share) } else { (u32::MAX, share) };
         self.epoch = self.epoch.wrapping_add(1);
         self.passed_over.0.fill(0);
-    }
-
-    /// Whether a segment without a SYN is passed over, as another one of its connection was: no part of a network grows within a selection.
-    pub(super) fn passes_over(&self, hash: u64) -> bool {
-        self.passed_over.has(hash)
     }
 
     /// The clock shows `now`.
@@ -226,8 +223,23 @@ impl Engine {
         self.thinning.share
     }
 
+    /// The connection of a segment, where it is in the table; the error says that it is not followed, and the segment was passed over.
+    pub(super) fn find_sampled(&mut self, tuple: &Tuple, segment: &Segment) -> Result<Option<Key>, Ignored> {
+        let hash = tuple.hash(self.config.hash_seed);
+        // No part of a network grows within a selection.
+        if self.thinning.passed_over.has(hash) && !segment.flags.has(Flags::SYN) {
+            return Err(Ignored::Shed);
+        }
+        let found = self.flows.find(tuple);
+        if self.samples(found, hash, segment) {
+            return Ok(found);
+        }
+        self.pass_over(found, hash, segment);
+        Err(Ignored::Shed)
+    }
+
     /// Whether a segment's connection is followed, which is in the table where `found`.
-    pub(super) fn samples(&mut self, found: Option<Key>, hash: u64, segment: &Segment) -> bool {
+    fn samples(&mut self, found: Option<Key>, hash: u64, segment: &Segment) -> bool {
         let epoch = self.thinning.epoch;
         let known = found.and_then(|key| self.flows.get(key)).map(|connection| connection.sampling);
         if known.is_some_and(|known| known.epoch == epoch) {
@@ -272,7 +284,17 @@ impl Engine {
     }
 
     /// A connection begins with this segment: how it is sampled.
+    #[inline]
     pub(super) fn sampling(&mut self, segment: &Segment) -> Sampling {
+        if self.thinning.starts.is_none() {
+            Sampling::new(SampleRate::ALL, 0, self.now)
+        } else {
+            self.counted_sampling(segment)
+        }
+    }
+
+    #[cold]
+    fn counted_sampling(&mut self, segment: &Segment) -> Sampling {
         let ends = (segment.source.address, segment.destination.address);
         let rate = if self.thinning.is_on() { self.rate_between(ends.0, ends.1) } else { None };
         self.count_start(ends, rate);
@@ -280,9 +302,6 @@ impl Engine {
     }
 
     fn count_start(&mut self, (source, destination): (IpAddr, IpAddr), rate: Option<SampleRate>) {
-        if self.thinning.starts.is_none() {
-            return;
-        }
         let networks: arrayvec::ArrayVec<Network, 2> = self.networks_between(source, destination).collect();
         for network in networks {
             let hash = self.hash_of(network);
@@ -297,8 +316,7 @@ impl Engine {
     }
 
     /// Takes a segment of a connection that is not followed, whose tuple has this hash.
-    pub(super) fn pass_over(&mut self, found: Option<Key>, hash: u64, segment: &Segment) {
-        self.counters.ignore(Ignored::Shed);
+    fn pass_over(&mut self, found: Option<Key>, hash: u64, segment: &Segment) {
         if let Some(key) = found {
             self.end(key);
         }

@@ -97,19 +97,20 @@ pub(crate) struct Sampling {
     /// The part of the connections like it that is followed: the smallest since it began.
     pub(crate) rate: SampleRate,
     /// As of which selection.
-    pub(crate) epoch: u8,
+    pub(crate) epoch: u16,
     /// When it began, in units of [`unit()`].
     began: u16,
 }
 
 impl Sampling {
     /// Of one that begins now.
-    pub(crate) fn new(rate: SampleRate, epoch: u8, now: Timestamp) -> Self {
+    #[inline]
+    pub(crate) fn new(rate: SampleRate, epoch: u16, now: Timestamp) -> Self {
         Self { rate, epoch, began: unit(now) }
     }
 
     /// The same as of another selection.
-    pub(crate) fn renewed(self, rate: SampleRate, epoch: u8) -> Self {
+    pub(crate) fn renewed(self, rate: SampleRate, epoch: u16) -> Self {
         Self { rate, epoch, ..self }
     }
 
