@@ -28,7 +28,7 @@ pub(crate) struct SegmentSize {
     smaller: u16,
     smaller_proofs: u8,
     /// Its segments carry the option in which it says its window.
-    says_window: bool,
+    has_window_option: bool,
 }
 
 impl SegmentSize {
@@ -41,8 +41,8 @@ impl SegmentSize {
     }
 
     /// A segment carries the option in which its sender says its window; returns whether the size is known better now.
-    pub(crate) fn say_window(&mut self) -> bool {
-        let first = !std::mem::replace(&mut self.says_window, true);
+    pub(crate) fn note_window_option(&mut self) -> bool {
+        let first = !std::mem::replace(&mut self.has_window_option, true);
         first && self.agreed.is_some()
     }
 
@@ -101,7 +101,7 @@ impl SegmentSize {
     }
 
     fn agreed_payload(&self) -> Option<u16> {
-        let option = if self.says_window { WINDOW_OPTION_LEN } else { 0 };
+        let option = if self.has_window_option { WINDOW_OPTION_LEN } else { 0 };
         self.agreed.map(|agreed| agreed.get().saturating_sub(option).max(1))
     }
 
@@ -128,7 +128,7 @@ mod tests {
         size.agree(Some(1_460), Some(1_380), true);
         assert_eq!(size.bytes(), Some(Bytes(1_368)));
         assert!(size.is_full(2 * 1_368) && !size.is_full(1_000));
-        assert!(size.say_window() && !size.say_window());
+        assert!(size.note_window_option() && !size.note_window_option());
         assert_eq!(size.bytes(), Some(Bytes(1_356)), "an option in every segment takes its room");
     }
 

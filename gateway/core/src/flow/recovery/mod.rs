@@ -1,9 +1,8 @@
-//! What a retransmission means: loss by duplicate acknowledgements, timeout, tail loss probe, congestion mark, or nothing.
+//! Classifies a retransmission: duplicate acknowledgements, timeout, tail loss probe, or no loss; and ECN echoes.
 //!
 //! One loss event per window of data: everything repaired up to the recovery point belongs to the event that set it
-//! (RFC 6675 section 5, RFC 6582). A reduction is taken back when DSACKs, timestamps or, after a timeout, F-RTO show that
-//! nothing had been lost (RFC 3708, RFC 3522, RFC 4015, RFC 5682). Judges from what the tap sees; the window is
-//! [`super::shadow`]'s.
+//! (RFC 6675 section 5, RFC 6582). A reduction is undone when DSACKs, timestamps or, after a timeout, F-RTO show that
+//! nothing was lost (RFC 3708, RFC 3522, RFC 4015, RFC 5682). The window is modelled in [`super::shadow`].
 
 mod repeat;
 mod threshold;
@@ -20,7 +19,7 @@ use self::threshold::Threshold;
 
 /// Duplicate acknowledgements that start a fast retransmit (RFC 5681 section 3.2).
 const DUP_THRESH: u16 = 3;
-/// A flight of fewer full segments than this cannot give three duplicates, so fewer suffice (RFC 5827).
+/// A smaller flight, in full segments, cannot give three duplicates, so fewer suffice (RFC 5827).
 const SMALL_FLIGHT: u64 = 4;
 
 /// What an acknowledgement did to `SND.UNA`.
@@ -28,14 +27,14 @@ const SMALL_FLIGHT: u64 = 4;
 pub(crate) enum AckKind {
     /// It advanced.
     Advance,
-    /// It stayed, and the peer says that it got something else, or more of the same (RFC 5681 section 2, RFC 6675).
+    /// It did not, and is a duplicate or has new SACK blocks (RFC 5681 section 2, RFC 6675).
     Duplicate,
-    /// It stayed for another reason: data of the peer's, or a window update.
+    /// It did not, and carries data of the peer or a window update.
     #[default]
     Other,
 }
 
-/// What an acknowledgement tells recovery.
+/// One acknowledgement, as recovery takes it.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of one acknowledgement")]
 pub(crate) struct Progress {
@@ -43,11 +42,11 @@ pub(crate) struct Progress {
     pub(crate) una: u64,
     /// Highest position sent.
     pub(crate) nxt: u64,
-    /// When an answer of the sender passes the tap at the earliest.
-    pub(crate) heard_at: Timestamp,
+    /// When an answer of the sender can pass the tap at the earliest.
+    pub(crate) answer_at: Timestamp,
     /// What it did to the cumulative acknowledgement.
     pub(crate) kind: AckKind,
-    /// It acknowledges cumulatively what was sent once and not SACKed before (`FLAG_ORIG_SACK_ACKED`).
+    /// It acknowledges cumulatively data sent once and not SACKed before (`FLAG_ORIG_SACK_ACKED`).
     pub(crate) original: bool,
     /// Its first SACK block reports a duplicate segment (RFC 2883).
     pub(crate) dsack: bool,
@@ -55,27 +54,27 @@ pub(crate) struct Progress {
     pub(crate) echo: Option<u32>,
     /// It carries an ECN echo.
     pub(crate) ece: bool,
-    /// Bytes that count as lost after it, those repeated already among them; 0 without SACK.
+    /// Bytes marked lost after it, including those retransmitted; 0 without SACK.
     pub(crate) lost: u64,
-    /// Of them, bytes repeated.
+    /// Of them, bytes retransmitted.
     pub(crate) repeated: u64,
-    /// With it, something repeated counts as lost once more.
+    /// It shows that a retransmission is lost.
     pub(crate) lost_again: bool,
-    /// What a sender without SACK counts.
+    /// The counts of a sender without SACK.
     pub(crate) counted: Option<Counted>,
 }
 
-/// What became of recovery by an acknowledgement.
+/// What an acknowledgement changed in recovery.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Turn {
-    /// A tail loss probe turned out to have repaired a loss.
+    /// A tail loss probe repaired a loss.
     pub(crate) probe_loss: bool,
     /// The last reduction was spurious.
     pub(crate) undone: bool,
     /// The recovery point is acknowledged.
     pub(crate) ended: bool,
-    /// What the sender reacts to with this acknowledgement: an ECN echo, more losses above the recovery point that it
-    /// repeated already, or after a timeout the loss of a repeat.
+    /// The event that the sender reacts to at this acknowledgement: an ECN echo, losses above the recovery point that it already
+    /// retransmitted, or after a timeout the loss of a retransmission.
     pub(crate) began: Option<LossKind>,
 }
 
@@ -83,34 +82,34 @@ pub(crate) struct Turn {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recovery {
     stage: Stage,
-    /// What is being answered ends when this is acknowledged (`tp->high_seq`).
+    /// Recovery or reduction ends when this is acknowledged (`tp->high_seq`).
     point: u64,
-    /// Until then the tap sees what had been sent by the acknowledgement that set the point.
+    /// Until then packets at the tap were sent before the acknowledgement that set the point arrived.
     point_moves_until: Timestamp,
     duplicates: u16,
-    /// Duplicates that it waits for without SACK.
+    /// `DupThresh` without SACK.
     threshold: Threshold,
     probe: Option<Probe>,
     undo: Option<Undo>,
-    /// End of the highest repeat so far.
+    /// End of the highest retransmission so far.
     repeated_to: u64,
-    /// It sends ECN-capable segments, so it heeds echoes.
+    /// It sends ECN-capable segments, so it reacts to ECN echoes.
     ecn_capable: bool,
 }
 
-/// What a sender answers, as far as the tap can know.
+/// State of the sender, as far as the tap shows it (`enum tcp_ca_state`).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Stage {
-    /// Nothing.
+    /// `CA_Open`.
     #[default]
     Open,
-    /// A mark, until something is acknowledged that was sent after the point.
+    /// `CA_CWR`, until data sent after the point is acknowledged.
     Reduced,
-    /// Something counts as lost and nothing of it was repeated yet.
+    /// Something is marked lost and not yet retransmitted.
     Due,
-    /// A loss.
+    /// `CA_Recovery`.
     Repairing,
-    /// A timeout; whether something was acknowledged since.
+    /// `CA_Loss`; whether something was acknowledged since.
     TimedOut { advanced: bool },
 }
 
@@ -127,12 +126,12 @@ struct Probe {
     high: u64,
 }
 
-/// What it takes to call the last reduction spurious.
+/// State for the detection of a spurious retransmission.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
-    /// Retransmissions of the episode that no DSACK has named.
+    /// Retransmissions of the episode that no DSACK has reported.
     unconfirmed: u16,
-    /// F-RTO goes on: originals that arrive show a timeout as spurious (`tp->frto`, RFC 5682 section 3.1).
+    /// F-RTO is under way: originals that arrive show that the timeout was spurious (`tp->frto`, RFC 5682 section 3.1).
     frto: bool,
     /// Timestamp value of the first of them, until the first acknowledgement that advances.
     first_ts_value: Option<u32>,
@@ -144,22 +143,22 @@ impl Recovery {
         matches!(self.stage, Stage::Repairing | Stage::TimedOut { .. })
     }
 
-    /// Whether a loss is being repaired, or something counts as lost that was not repeated yet: a sender that paces is in recovery
-    /// before it repeats anything.
+    /// Whether a loss is being repaired, or something is marked lost and not yet retransmitted: a sender that paces enters recovery
+    /// before it retransmits.
     pub(crate) fn is_due(&self) -> bool {
         self.is_active() || self.stage == Stage::Due
     }
 
-    /// Whether that is still so once everything before `una` is acknowledged: an acknowledgement ends a recovery before the sender looks
-    /// what it shows as lost (`tcp_fastretrans_alert`).
+    /// Whether that holds after everything before `una` is acknowledged: the end of a recovery comes before the detection of further
+    /// losses (`tcp_fastretrans_alert`).
     pub(crate) fn outlasts(&self, una: u64) -> bool {
         self.is_due() && una < self.point
     }
 
-    /// Judges a repeat; a loss event is returned once per window of data.
+    /// Classifies a retransmission; returns a loss event once per window of data.
     pub(crate) fn repeated(&mut self, repeat: &Repeat) -> Option<LossKind> {
         if repeat.end <= repeat.una {
-            // Acknowledged already: needless, and its sender knew no better. A DSACK will tell it.
+            // Already acknowledged: a spurious retransmission, which a DSACK will report.
             self.count_for_undo();
             return None;
         }
@@ -168,11 +167,11 @@ impl Recovery {
         let timed_out = repeat.is_after_silence();
         if self.is_active() {
             self.count_for_undo();
-            let unheard = self.stage == Stage::TimedOut { advanced: false };
-            let by_timer =
-                repeat.start <= repeat.una && (timed_out || repeat.is_unasked() || repeat.has_no_reason(unheard));
+            let no_advance = self.stage == Stage::TimedOut { advanced: false };
+            let by_timer = repeat.start <= repeat.una
+                && (timed_out || repeat.is_unprompted() || repeat.is_by_timer_alone(no_advance));
             if self.stage == (Stage::TimedOut { advanced: true }) {
-                // It had nothing new to send, so it repairs.
+                // It had no new data to send, so this is a repair.
                 self.end_frto();
             }
             return by_timer.then(|| self.begin(LossKind::Timeout, repeat, earlier_repeats));
@@ -187,29 +186,28 @@ impl Recovery {
             || self.stage == Stage::Due
             || self.duplicates >= DUP_THRESH
             || (self.duplicates > 0 && (small_flight || !repeat.unseen));
-        // The timer of a sender that paces waits for its pace, too (`tcp_pacing_delay`), so what was asked for comes first.
+        // The timer of a sender that paces waits for its pacing, too (`tcp_pacing_delay`), so a fast retransmit comes first.
         let held_by_pace = repeat.paced && self.stage == Stage::Due && repeat.standing == Standing::Lost;
         if (timed_out && !held_by_pace)
-            || repeat.is_unasked()
+            || repeat.is_unprompted()
             || repeat.is_after_few(self.duplicates, self.threshold.get())
         {
             Some(self.begin(LossKind::Timeout, repeat, earlier_repeats))
         } else if hinted {
             Some(self.begin(LossKind::FastRetransmit, repeat, earlier_repeats))
         } else if repeat.unseen {
-            // Nothing says that it was missed: it only came late.
+            // Nothing shows that it was missing: it was only late.
             None
         } else {
             Some(self.begin(LossKind::Timeout, repeat, earlier_repeats))
         }
     }
 
-    /// The sender sent an ECN-capable segment.
     pub(crate) fn note_ecn_capable(&mut self) {
         self.ecn_capable = true;
     }
 
-    /// Takes an acknowledgement.
+    /// Processes an acknowledgement.
     pub(crate) fn acknowledged(&mut self, progress: &Progress) -> Turn {
         let mut turn = Turn::default();
         match progress.kind {
@@ -221,11 +219,11 @@ impl Recovery {
                 }
                 turn.undone = self.is_late_original(progress.echo) || (progress.original && self.has_frto());
             }
-            AckKind::Duplicate if self.counts_none(progress) => self.duplicates = 0,
+            AckKind::Duplicate if self.ignores_duplicates(progress) => self.duplicates = 0,
             AckKind::Duplicate => {
                 self.duplicates = self.threshold.another(self.duplicates, progress);
                 if progress.nxt > self.point {
-                    // What it sent anew since asks for what is missing.
+                    // New data causes the duplicates, so something is missing.
                     self.end_frto();
                 }
             }
@@ -252,21 +250,21 @@ impl Recovery {
             self.stage = Stage::Open;
         }
         if !self.is_active() {
-            let again = self.suspect(progress);
+            let again = self.update_due(progress);
             if self.stage == Stage::Due && (again || (turn.ended && progress.repeated > 0)) {
                 self.repair(progress);
                 turn.began = Some(LossKind::FastRetransmit);
             }
         }
         if progress.lost_again && self.stage.is_timed_out() {
-            // RACK ends the wait for the timer there, too (`tcp_fastretrans_alert`, `FLAG_LOST_RETRANS`).
+            // RACK replaces the timer in `CA_Loss`, too (`tcp_fastretrans_alert`, `FLAG_LOST_RETRANS`).
             self.repair(progress);
             turn.began = Some(LossKind::FastRetransmit);
         }
         if progress.ece && self.ecn_capable && self.stage == Stage::Open && progress.lost == 0 {
-            // RFC 3168 section 6.1.2, as Linux does it (`tcp_enter_cwr`): the sender reduces at the echo itself, whether or not it
-            // has anything to send that could carry CWR, and again when something it sent after that is acknowledged with an echo;
-            // but not where it learns of a loss with it (`tcp_fastretrans_alert`).
+            // RFC 3168 section 6.1.2, as in Linux (`tcp_enter_cwr`): the sender reduces at the echo itself, whether or not it has
+            // data that could carry CWR, and again when data sent after that is acknowledged with an echo; but not if the same
+            // acknowledgement shows a loss (`tcp_fastretrans_alert`).
             self.stage = Stage::Reduced;
             self.set_point(progress);
             self.undo = None;
@@ -275,17 +273,17 @@ impl Recovery {
         turn
     }
 
-    /// A sender without SACK that repairs a loss counts no duplicates once all is acknowledged that had been sent before; after a
-    /// timeout, none before it sends something new either (`tcp_process_loss`).
-    fn counts_none(&self, progress: &Progress) -> bool {
+    /// In recovery without SACK, duplicates are not counted once all data sent before it is acknowledged; after a timeout, nor
+    /// before new data is sent (`tcp_process_loss`).
+    fn ignores_duplicates(&self, progress: &Progress) -> bool {
         let over = progress.una + 1 >= self.point || (self.stage.is_timed_out() && progress.nxt < self.point);
         progress.counted.is_some() && self.is_active() && over
     }
 
-    /// A sender that recognises losses by SACK and time begins recovery at the acknowledgement that shows one
-    /// (`tcp_time_to_recover`), even where pacing holds the repeat back; a reduction under way goes on as recovery, and ends where it
-    /// would have (`tcp_enter_recovery`). Returns whether that ended before anything was repeated, and the loss is still there.
-    fn suspect(&mut self, progress: &Progress) -> bool {
+    /// With SACK and RACK recovery begins at the acknowledgement that shows a loss (`tcp_time_to_recover`), even if pacing delays
+    /// the retransmission; a reduction under way becomes recovery and keeps its point (`tcp_enter_recovery`). Returns whether
+    /// the point was reached before any retransmission, and the loss remains.
+    fn update_due(&mut self, progress: &Progress) -> bool {
         let over = self.stage == Stage::Due && progress.una >= self.point;
         match (progress.lost > 0, self.stage) {
             (true, Stage::Open) => self.set_point(progress),
@@ -300,21 +298,21 @@ impl Recovery {
         over && progress.lost > 0
     }
 
-    /// Recovery begins with an acknowledgement.
+    /// Enters recovery at an acknowledgement.
     fn repair(&mut self, progress: &Progress) {
         self.stage = Stage::Repairing;
         self.set_point(progress);
         (self.probe, self.undo) = (None, None);
     }
 
-    /// What is answered from this acknowledgement on ends with what the sender had sent when it heard it.
+    /// The recovery point is what the sender had sent when this acknowledgement arrived there.
     fn set_point(&mut self, progress: &Progress) {
         self.point = progress.nxt;
-        self.point_moves_until = progress.heard_at;
+        self.point_moves_until = progress.answer_at;
     }
 
-    /// New data from `start` to `nxt` passed the tap at `at`. `reduced`: it says that its sender has reduced (CWR), so it is the first
-    /// that was sent since.
+    /// New data from `start` to `nxt` passed the tap at `at`. `reduced`: it carries CWR, so it is the first sent since the
+    /// reduction.
     pub(crate) fn sent(&mut self, at: Timestamp, (start, nxt): (u64, u64), reduced: bool) {
         if !self.is_active() {
             self.threshold.sent_new(at, self.duplicates);
@@ -329,15 +327,15 @@ impl Recovery {
         }
     }
 
-    /// `earlier_repeats`: some that were made before are not acknowledged yet. An acknowledgement then echoes their time,
-    /// earlier than this episode's first, and says nothing about it.
+    /// `earlier_repeats`: earlier retransmissions are not acknowledged yet. Their timestamps, older than this episode's first,
+    /// may be echoed, which does not show that this one was spurious.
     fn begin(&mut self, kind: LossKind, repeat: &Repeat, earlier_repeats: bool) -> LossKind {
-        // A reduction after a mark goes on as recovery (`tcp_enter_recovery`).
+        // A reduction after an ECN echo becomes recovery (`tcp_enter_recovery`).
         let marked = kind == LossKind::FastRetransmit && self.stage == Stage::Reduced;
         if !marked && (kind != LossKind::FastRetransmit || self.stage != Stage::Due) {
             (self.point, self.point_moves_until) = (repeat.nxt, Timestamp(0));
         }
-        // Without SACK what repeats made double looks like a loss: more has to be acknowledged (RFC 6582 section 4,
+        // Without SACK duplicates caused by retransmissions look like a loss: more has to be acknowledged (RFC 6582 section 4,
         // `tcp_is_non_sack_preventing_reopen`).
         self.point += u64::from(!repeat.sack_permitted);
         // Not within another recovery (`tcp_enter_loss`).
@@ -369,7 +367,7 @@ impl Recovery {
         }
     }
 
-    /// The last segment again with nothing SACKed and no duplicate: RFC 8985 section 7.2. What follows it is a timeout.
+    /// The last segment again, with nothing SACKed and no duplicates: RFC 8985 section 7.2. The next one is a timeout.
     fn is_tail_probe(&self, repeat: &Repeat) -> bool {
         repeat.sack_permitted
             && repeat.end == repeat.nxt
@@ -379,8 +377,8 @@ impl Recovery {
             && self.probe.is_none()
     }
 
-    /// RFC 8985 section 7.4, as Linux does it (`tcp_process_tlp_ack`): everything up to the probe is acknowledged; a DSACK
-    /// or a duplicate says that both copies arrived, an acknowledgement of later data without one says that only one did.
+    /// RFC 8985 section 7.4, as in Linux (`tcp_process_tlp_ack`): everything up to the probe is acknowledged; a DSACK or a
+    /// duplicate shows that both copies arrived, an acknowledgement of later data without one that only one did.
     fn settle_probe(&mut self, progress: &Progress) -> bool {
         let Some(probe) = self.probe.filter(|probe| progress.una >= probe.high) else { return false };
         if progress.dsack || progress.kind == AckKind::Duplicate {
@@ -394,15 +392,15 @@ impl Recovery {
         true
     }
 
-    /// Eifel detection (RFC 3522): the first acknowledgement that advances echoes a time before the retransmission.
+    /// Eifel detection (RFC 3522): the first acknowledgement that advances echoes a timestamp from before the retransmission.
     fn is_late_original(&mut self, echo: Option<u32>) -> bool {
         let Some(first) = self.undo.as_mut().and_then(|undo| undo.first_ts_value.take()) else { return false };
         echo.is_some_and(|echo| is_after(first, echo))
     }
 }
 
-/// Recovery for the many senders that never need it: its state is made with the first thing that it has to remember. A sender
-/// has one at most, which bounds them.
+/// Recovery of a sender, allocated with the first state that it has to keep: many never need it. A sender has at most one,
+/// which bounds them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seldom(Option<Box<Recovery>>);
 
@@ -437,7 +435,7 @@ impl Seldom {
         self.0.get_or_insert_default().note_ecn_capable();
     }
 
-    /// See [`Recovery::sent`]: it moves a point, and without a state there is none.
+    /// See [`Recovery::sent`]: it moves a point, which needs a state.
     pub(crate) fn sent(&mut self, at: Timestamp, positions: (u64, u64), reduced: bool) {
         if let Some(recovery) = &mut self.0 {
             recovery.sent(at, positions, reduced);
@@ -455,7 +453,7 @@ impl Seldom {
     }
 }
 
-/// Whether an acknowledgement leaves a recovery that has nothing to remember as it is, and calls for nothing.
+/// Whether an acknowledgement leaves a recovery without state unchanged.
 fn changes_nothing(progress: &Progress) -> bool {
     progress.kind != AckKind::Duplicate && progress.lost == 0
 }

@@ -1,14 +1,14 @@
-//! For how many duplicates a sender without SACK waits: three, until it takes what it saw for reordering; from then on more, since a
-//! timeout forgets the duplicates before it would doubt them (`tcp_timeout_mark_lost`, `tcp_enter_loss`).
+//! `DupThresh` of a sender without SACK: three, until it detects reordering; then more, since a timeout clears the duplicates
+//! before the sender would detect it (`tcp_timeout_mark_lost`, `tcp_enter_loss`).
 
 use spand_proto::units::Timestamp;
 
 use super::{DUP_THRESH, Progress};
 
-/// Linux never waits for more (`net.ipv4.tcp_max_reordering`).
+/// Linux's upper bound (`net.ipv4.tcp_max_reordering`).
 const MOST: u16 = 300;
 
-/// What a sender without SACK counts, after an acknowledgement.
+/// The counts of a sender without SACK after an acknowledgement.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Counted {
     /// Segments outstanding.
@@ -19,17 +19,17 @@ pub(crate) struct Counted {
     pub(crate) acked: u16,
 }
 
-/// Duplicates that a sender without SACK waits for.
+/// `DupThresh` of a sender without SACK.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Threshold {
-    /// `tp->reordering`, where it is not three.
+    /// `tp->reordering`, if it is not three.
     raised: Option<u16>,
-    /// What passes the tap from then on was sent by a sender that knew of so many.
+    /// Packets that pass the tap later were sent after as many duplicates had reached the sender.
     reached_at: Timestamp,
 }
 
 impl Counted {
-    /// How many can have arrived at most: all but what is lost, at least one (`tcp_limit_reno_sacked`).
+    /// Most segments that can have arrived: all but the lost ones, at least one (`tcp_limit_reno_sacked`).
     fn most(self) -> u16 {
         self.outstanding.saturating_sub(self.lost.max(1))
     }
@@ -40,8 +40,8 @@ impl Threshold {
         self.raised.unwrap_or(DUP_THRESH)
     }
 
-    /// One duplicate more than `before`: how many there are. More than can be about what is outstanding are taken for
-    /// reordering (`tcp_check_reno_reordering`).
+    /// One duplicate more than `before`: returns their number. More than can have arrived show reordering
+    /// (`tcp_check_reno_reordering`).
     pub(super) fn another(&mut self, before: u16, progress: &Progress) -> u16 {
         let mut duplicates = before.saturating_add(1);
         if let Some(counted) = progress.counted.filter(|counted| duplicates > counted.most()) {
@@ -49,13 +49,13 @@ impl Threshold {
             self.raised = Some(counted.outstanding.min(MOST));
         }
         if duplicates == self.get() {
-            self.reached_at = progress.heard_at;
+            self.reached_at = progress.answer_at;
         }
         duplicates
     }
 
-    /// The acknowledgement advanced: how many of the duplicates `before` told of what it leaves outstanding. All that it acknowledges
-    /// but the hole was told of (`tcp_remove_reno_sacks`).
+    /// The acknowledgement advanced: returns how many of the duplicates `before` remain. It covers those of all segments that it
+    /// acknowledges but the hole (`tcp_remove_reno_sacks`).
     pub(super) fn advanced(&mut self, before: u16, progress: &Progress) -> u16 {
         let Some(counted) = progress.counted else { return 0 };
         let left = before.saturating_sub(counted.acked.saturating_sub(1));
@@ -65,8 +65,8 @@ impl Threshold {
         left
     }
 
-    /// New data passed the tap at `at`. A repeat leaves before anything new, so a sender that knew of `duplicates` waits for more:
-    /// it may know of reordering from earlier connections.
+    /// New data passed the tap at `at`. Retransmissions precede new data, so the `DupThresh` of a sender with `duplicates` is higher:
+    /// perhaps because of reordering on earlier connections.
     pub(super) fn sent_new(&mut self, at: Timestamp, duplicates: u16) {
         if duplicates >= self.get() && at >= self.reached_at {
             self.raised = Some(duplicates.saturating_add(1));
@@ -97,23 +97,23 @@ mod tests {
     }
 
     #[test]
-    fn an_advance_takes_along_the_duplicates_that_told_of_it() {
+    fn an_advance_removes_the_duplicates_of_what_it_acknowledges() {
         let mut threshold = Threshold::default();
         assert_eq!(threshold.advanced(11, &progress(AckKind::Advance, 12, 1, 1)), 11, "it acknowledges the hole alone");
         assert_eq!(threshold.advanced(11, &progress(AckKind::Advance, 8, 1, 5)), 7);
         assert_eq!(threshold.get(), DUP_THRESH);
         assert_eq!(threshold.advanced(11, &progress(AckKind::Advance, 5, 1, 5)), 7);
-        assert_eq!(threshold.get(), 10, "more were told of than are left");
+        assert_eq!(threshold.get(), 10, "more duplicates than segments left");
         assert_eq!(threshold.advanced(3, &Progress::default()), 0, "with SACK");
     }
 
     #[test]
-    fn new_data_after_as_many_duplicates_says_that_it_waits_for_more() {
+    fn new_data_after_as_many_duplicates_raises_the_threshold() {
         let mut threshold = Threshold::default();
-        let third = Progress { heard_at: Timestamp(500), ..progress(AckKind::Duplicate, 20, 1, 0) };
+        let third = Progress { answer_at: Timestamp(500), ..progress(AckKind::Duplicate, 20, 1, 0) };
         assert_eq!(threshold.another(2, &third), 3);
         threshold.sent_new(Timestamp(499), 3);
-        assert_eq!(threshold.get(), DUP_THRESH, "it had left before the third was heard");
+        assert_eq!(threshold.get(), DUP_THRESH, "it was sent before the third arrived");
         threshold.sent_new(Timestamp(500), 3);
         assert_eq!(threshold.get(), 4);
     }

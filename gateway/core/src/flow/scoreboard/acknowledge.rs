@@ -6,28 +6,28 @@ use crate::flow::rtt::round_trip;
 
 use super::{Arrived, Mark, Outstanding, Scoreboard, Stamp};
 
-/// Room for segments that a sender keeps whatever it has outstanding, until its transfer ends.
+/// Segments that the allocation keeps room for until the transfer ends.
 const ROOM_KEPT: usize = 64;
 
 /// What a cumulative acknowledgement did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct CumulativeAck {
-    /// Advance in bytes.
+    /// Bytes by which it advanced.
     pub(crate) advanced: u64,
     /// Of it, bytes that had been SACKed before.
     pub(crate) sacked_before: u64,
-    /// Time since the segment that ends exactly there was sent, where that is a valid sample.
+    /// Time since the segment that ends there was sent, if it is a valid sample.
     pub(crate) rtt: Option<Micros>,
     /// Something of it was sent once and not SACKed before.
     pub(crate) original: bool,
-    /// Of what was sent once and not SACKed before, where nothing else was acknowledged with it that was sent again.
+    /// Send times of the segments sent once and not SACKed before, if no retransmitted segment was acknowledged with them.
     pub(crate) arrived: Option<Arrived>,
-    /// The last transmission of the lowest segment, where one of those acknowledged was sent again: an echo of its timestamp
-    /// times that.
+    /// The last transmission of the lowest segment, if a retransmitted one was acknowledged: an echo of its timestamp
+    /// measures that transmission.
     pub(crate) repeated: Option<Stamp>,
     /// The segment that ends there was sent more than once (Karn's rule).
     pub(crate) ambiguous: bool,
-    /// The times do not make a round trip ([`round_trip`]).
+    /// The times do not give a round trip ([`round_trip`]).
     pub(crate) mistimed: bool,
 }
 
@@ -35,7 +35,7 @@ impl Scoreboard {
     /// Takes a cumulative acknowledgement of everything below `ack`, seen at `at`.
     #[inline]
     pub(crate) fn acknowledge(&mut self, ack: u64, at: Timestamp, min_rtt: Option<Micros>) -> CumulativeAck {
-        self.rack.listen();
+        self.rack.begin_ack();
         if ack <= self.una { CumulativeAck::default() } else { self.advance(ack, at, min_rtt) }
     }
 
@@ -65,7 +65,7 @@ impl Scoreboard {
             }
             if segment.end == ack && !segment.marks.has(Mark::Untimed) {
                 outcome.ambiguous = segment.transmissions > 1;
-                // A segment sent before a lower one waited for that one's acknowledgement, not for its own.
+                // The acknowledgement of a segment sent before a lower one waited for the lower one.
                 let in_order = self.acked_sent <= segment.sent_at;
                 if segment.transmissions == 1 && in_order {
                     outcome.rtt = round_trip(segment.sent_at, at);
@@ -80,7 +80,7 @@ impl Scoreboard {
                 if part.is_timed_by_sender() {
                     arrived = Some(Arrived::also(arrived, part.sent_at));
                 }
-                // Of a packet of several segments (`tcp_tso_acked`), which counts as a whole.
+                // A packet of several segments counts as a whole (`tcp_tso_acked`).
                 self.rack.acknowledged(&part, at, sacked_to, min_rtt);
             }
         }
@@ -92,14 +92,14 @@ impl Scoreboard {
         }
         let (len, room) = (self.segments.len(), self.segments.capacity());
         if room > ROOM_KEPT && len <= room / 8 {
-            self.give_back(room / 4);
+            self.shrink(room / 4);
         }
         outcome
     }
 
-    /// Room that a larger window than the present one needed.
+    /// Frees room that the present window does not need.
     #[cold]
-    fn give_back(&mut self, room: usize) {
+    fn shrink(&mut self, room: usize) {
         self.segments.shrink_to(if self.segments.is_empty() { ROOM_KEPT / 2 } else { room });
     }
 

@@ -1,4 +1,4 @@
-//! What the receiver holds and what counts as lost (RFC 6675 sections 4 and 5).
+//! SACKed segments and lost ones (RFC 6675 sections 4 and 5).
 
 use spand_proto::units::{Micros, Timestamp};
 
@@ -8,8 +8,7 @@ use super::{Arrived, Mark, Scoreboard};
 const DUP_THRESH: usize = 3;
 
 impl Scoreboard {
-    /// Takes a SACK block; returns the bytes not SACKed before, and adds to `arrived` those of them that were sent once.
-    /// `at` is the acknowledgement's time.
+    /// Takes a SACK block seen at `at`; returns the bytes not SACKed before, and adds to `arrived` those sent once.
     pub(crate) fn sack(
         &mut self,
         (left, right): (u64, u64),
@@ -19,7 +18,7 @@ impl Scoreboard {
         arrived: &mut Option<Arrived>,
     ) -> u64 {
         let (left, right) = (left.max(self.una), right.min(self.nxt));
-        let Some(left) = self.news_of(left, right) else { return 0 };
+        let Some(left) = self.first_uncovered(left, right) else { return 0 };
         let repairs = self.repairs_mut();
         let sacked_to = repairs.sacked_to;
         repairs.sacked_to = sacked_to.max(right);
@@ -54,7 +53,7 @@ impl Scoreboard {
     }
 
     /// Marks as lost what has at least three SACKed segments above it (RFC 6675 section 4, `IsLost`).
-    pub(crate) fn deem_lost(&mut self) {
+    pub(crate) fn mark_lost(&mut self) {
         let mut above = self.first_after(self.repairs().sacked_to.saturating_sub(1)) + 1;
         above = above.min(self.segments.len());
         let mut sacked_segments = 0;
@@ -67,16 +66,16 @@ impl Scoreboard {
             }
         }
         if let Some(bound) = bound {
-            self.mark_lost_below(bound);
+            self.mark_lost_up_to(bound);
         }
     }
 
-    /// Marks everything below `end` as lost that is not SACKed: the sender repeated it, so it deems it so.
-    pub(crate) fn deem_lost_below(&mut self, end: u64) {
-        self.mark_lost_below(end);
+    /// Marks everything below `end` as lost that is not SACKed: the sender retransmitted up to there.
+    pub(crate) fn mark_lost_below(&mut self, end: u64) {
+        self.mark_lost_up_to(end);
     }
 
-    /// Without SACK: a duplicate acknowledgement says that one more segment of `mss` bytes arrived (`tcp_add_reno_sack`).
+    /// Without SACK: a duplicate acknowledgement counts one more segment of `mss` bytes as arrived (`tcp_add_reno_sack`).
     pub(crate) fn duplicate_arrived(&mut self, mss: u64) {
         let flight = self.flight();
         let repairs = self.repairs_mut();
@@ -84,16 +83,16 @@ impl Scoreboard {
         repairs.duplicated = repairs.duplicated.saturating_add(mss).min(most);
     }
 
-    /// Without SACK: the acknowledgement advanced by `advanced` bytes. While a loss is being repaired, all but one segment of
-    /// them had been counted by duplicates (`tcp_remove_reno_sacks`); otherwise everything had.
+    /// Without SACK: the acknowledgement advanced by `advanced` bytes. In recovery duplicates had counted all of them but one
+    /// segment (`tcp_remove_reno_sacks`); otherwise all.
     pub(crate) fn forget_duplicates(&mut self, advanced: u64, mss: u64, recovering: bool) {
         let Some(repairs) = &mut self.repairs else { return };
         let counted = if recovering { advanced.saturating_sub(mss) } else { u64::MAX };
         repairs.duplicated = repairs.duplicated.saturating_sub(counted);
     }
 
-    /// A timeout: everything not SACKed is lost and nothing of it was retransmitted yet (RFC 6675 section 5.1).
-    pub(crate) fn deem_all_lost(&mut self) {
+    /// A timeout: everything not SACKed is lost and not yet retransmitted (RFC 6675 section 5.1).
+    pub(crate) fn mark_all_lost(&mut self) {
         let repairs = self.repairs_mut();
         repairs.ever_lost += repairs.retransmitted;
         repairs.retransmitted = 0;
@@ -101,11 +100,11 @@ impl Scoreboard {
         for segment in &mut self.segments {
             segment.marks.clear(Mark::Retransmitted);
         }
-        self.mark_lost_below(self.nxt);
+        self.mark_lost_up_to(self.nxt);
     }
 
-    /// A loss was taken back: nothing is deemed lost.
-    pub(crate) fn forgive(&mut self) {
+    /// An undo: nothing is marked lost.
+    pub(crate) fn undo(&mut self) {
         let repairs = self.repairs_mut();
         repairs.lost = 0;
         repairs.lost_below = 0;
@@ -116,7 +115,7 @@ impl Scoreboard {
         }
     }
 
-    fn mark_lost_below(&mut self, bound: u64) {
+    fn mark_lost_up_to(&mut self, bound: u64) {
         let lost_below = self.repairs().lost_below;
         if bound <= lost_below {
             return;
@@ -135,10 +134,9 @@ impl Scoreboard {
         repairs.lost_below = bound;
     }
 
-    /// Blocks repeat and grow from one acknowledgement to the next: where the part of `left..right` begins that no block
-    /// taken lately covered, so that a long block is not walked again for each segment it grows by. `None` where there is
-    /// no such part.
-    fn news_of(&mut self, left: u64, right: u64) -> Option<u64> {
+    /// Blocks repeat and grow from one acknowledgement to the next: returns the first position in `left..right` that no recent
+    /// block covers, so that a long block is not walked again for each segment it grows by. `None` if there is none.
+    fn first_uncovered(&mut self, left: u64, right: u64) -> Option<u64> {
         if left >= right {
             return None;
         }

@@ -1,7 +1,7 @@
 //! What a sender has outstanding: segments sent and not yet cumulatively acknowledged, as seen at the tap (RFC 6675).
 //!
-//! Keeps when each segment was last sent, whether it was SACKed, deemed lost or retransmitted, and from that how many
-//! bytes are in the network (`pipe`). Judges nothing: what a retransmission means is [`super::recovery`]'s.
+//! Keeps when each segment was last sent and whether it was SACKed, marked lost or retransmitted, and from that the bytes in
+//! the network (`pipe`). Retransmissions are classified in [`super::recovery`].
 
 mod acknowledge;
 mod loss;
@@ -36,12 +36,12 @@ pub(crate) struct Scoreboard {
     /// The latest transmission among the acknowledged segments.
     acked_sent: Timestamp,
     rack: Rack,
-    /// Below, what was sent once has arrived or is deemed lost: a long window is not walked again for every acknowledgement.
+    /// Below it everything sent once has arrived or is marked lost: an acknowledgement does not walk a long window again.
     settled_to: u64,
     repairs: Option<Box<Repairs>>,
 }
 
-/// When segments were sent that an acknowledgement says for the first time have arrived, in order of sequence.
+/// Send times of segments that an acknowledgement newly reports as arrived, in order of sequence.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Arrived {
     /// The first of them.
@@ -70,7 +70,7 @@ impl Scoreboard {
         }
     }
 
-    /// What is to be repaired, or was.
+    /// State of loss repair, empty if there is none.
     fn repairs(&self) -> &Repairs {
         self.repairs.as_deref().unwrap_or(const { &Repairs::NONE })
     }
@@ -94,13 +94,13 @@ impl Scoreboard {
         self.nxt.saturating_sub(self.una)
     }
 
-    /// Bytes in the network: outstanding, less SACKed, less deemed lost, plus retransmitted (RFC 6675 section 2).
+    /// Bytes in the network: outstanding, less SACKed, less marked lost, plus retransmitted (RFC 6675 section 2).
     pub(crate) fn pipe(&self) -> u64 {
         let Some(repairs) = &self.repairs else { return self.flight() };
         (self.flight() + repairs.retransmitted).saturating_sub(self.arrived() + repairs.lost)
     }
 
-    /// Bytes that arrived above the cumulative acknowledgement, as far as the peer says.
+    /// Bytes above the cumulative acknowledgement that the peer has received, by SACK or duplicates.
     pub(crate) fn arrived(&self) -> u64 {
         self.repairs.as_ref().map_or(0, |repairs| repairs.sacked + repairs.duplicated)
     }
@@ -110,12 +110,12 @@ impl Scoreboard {
         self.repairs().sacked
     }
 
-    /// Bytes deemed lost above the cumulative acknowledgement, and of what was sent again those not SACKed since.
+    /// Bytes marked lost above the cumulative acknowledgement, and bytes retransmitted and not SACKed since.
     pub(crate) fn lost_and_repeated(&self) -> (u64, u64) {
         self.repairs.as_ref().map_or((0, 0), |repairs| (repairs.lost, repairs.retransmitted))
     }
 
-    /// Bytes deemed lost so far; those sent again and lost once more count anew (`tp->lost`).
+    /// Bytes marked lost so far; retransmissions that are lost count again (`tp->lost`).
     pub(crate) fn ever_lost(&self) -> u64 {
         self.repairs.as_ref().map_or(0, |repairs| repairs.ever_lost)
     }
@@ -125,19 +125,19 @@ impl Scoreboard {
         self.repairs.as_ref().map_or(0, |repairs| repairs.ever_lost - repairs.settled_lost)
     }
 
-    /// Whether something deemed lost was not sent again yet.
+    /// Whether something marked lost is not yet retransmitted.
     pub(crate) fn repeats_wait(&self) -> bool {
         self.repairs.as_ref().is_some_and(|repairs| repairs.lost > repairs.retransmitted)
     }
 
-    /// Gives back memory where nothing is outstanding.
+    /// Frees memory if nothing is outstanding.
     pub(crate) fn release(&mut self) {
         if self.segments.is_empty() {
             self.segments = VecDeque::new();
         }
     }
 
-    /// A transfer is over: of the room for segments no more than a few is kept for the next one.
+    /// A transfer is over: room for a few segments is kept for the next one.
     pub(crate) fn settle(&mut self) {
         if let Some(repairs) = &mut self.repairs {
             repairs.settled_lost = repairs.ever_lost;
@@ -147,7 +147,7 @@ impl Scoreboard {
         }
     }
 
-    /// Gives up room: everything outstanding becomes one segment, of which no round trip is taken and no loss is told.
+    /// Frees memory: everything outstanding becomes one segment, without round trip and loss.
     pub(crate) fn merge_all(&mut self) {
         let merged = self.segments.back().copied().map(|last| {
             let mut merged = last;
@@ -167,13 +167,13 @@ impl Scoreboard {
         }
     }
 
-    /// For how many segments there is room, and whether anything is to be repaired: what [`Self::held_bytes`] depends on.
+    /// Segments that there is room for, and whether repair state exists: what [`Self::held_bytes`] depends on.
     #[inline]
     pub(crate) fn room(&self) -> (usize, bool) {
         (self.segments.capacity(), self.repairs.is_some())
     }
 
-    /// Memory of its segments, and of what is to be repaired.
+    /// Memory of its segments, and of its repair state.
     pub(crate) fn held_bytes(&self) -> [usize; 2] {
         let repairs = if self.repairs.is_some() { const { boxed::<Repairs>() } } else { 0 };
         [allocated_for::<Outstanding>(self.segments.capacity()), repairs]
@@ -184,14 +184,14 @@ impl Scoreboard {
         self.segments.front().map(|segment| segment.sent_at)
     }
 
-    /// The last transmission of the outstanding byte at `position` and how many there were, where any was seen.
+    /// The last transmission of the outstanding byte at `position` and how many there were, if any was seen.
     pub(crate) fn transmissions(&self, position: u64) -> Option<(Stamp, u8)> {
         let segment = self.segments.get(self.first_after(position))?;
         let seen = segment.start <= position && !segment.marks.has(Mark::Unseen);
         seen.then_some((segment.stamp(), segment.transmissions))
     }
 
-    /// Whether the outstanding byte at `position` counts as lost and was not sent again since it does.
+    /// Whether the outstanding byte at `position` is marked lost and not retransmitted since.
     pub(crate) fn awaits_repeat(&self, position: u64) -> bool {
         self.segments.get(self.first_after(position)).is_some_and(|segment| {
             segment.start <= position && segment.marks.has(Mark::Lost) && !segment.marks.has(Mark::Retransmitted)
@@ -206,15 +206,15 @@ impl Scoreboard {
 
     /// Index of the first segment that ends after `position`.
     fn first_after(&self, position: u64) -> usize {
-        // Most look for the first one, and a search by halves would fetch what lies behind it.
+        // Most calls look for the first one, and a binary search would load memory behind it.
         match self.segments.front() {
             Some(first) if first.end <= position => self.segments.partition_point(|segment| segment.end <= position),
             _ => 0,
         }
     }
 
-    /// Makes `position` a border between segments where it lies inside one and the limit allows; returns the index of the
-    /// first segment that ends after it.
+    /// Splits the segment that contains `position` there, if the limit allows; returns the index of the first segment that ends
+    /// after it.
     fn split_at(&mut self, position: u64, limit: usize) -> usize {
         let index = self.first_after(position);
         let Some(segment) = self.segments.get_mut(index) else { return index };
@@ -235,7 +235,7 @@ impl Scoreboard {
         index + 1
     }
 
-    /// How many borders found no room since this was asked last: what lies around one is marked as a whole or not at all.
+    /// Borders without room since the last call: the segment around one is marked as a whole or not at all.
     pub(crate) fn take_unsplit(&mut self) -> u32 {
         self.repairs.as_mut().map_or(0, |repairs| std::mem::take(&mut repairs.unsplit))
     }

@@ -1,19 +1,19 @@
-//! What is known beyond plain sending: SACK, losses and what was sent again. Most connections never come to that, so it has a
-//! place of its own, made when it is first needed: a sender has one at most, which bounds them as senders are.
+//! State of SACK, losses and retransmissions. Few connections need it, so it is allocated on demand: at most one per sender,
+//! bounded as senders are.
 
 use spand_proto::units::Timestamp;
 
-/// Bytes above the cumulative acknowledgement that arrived, are lost or were sent again, and what keeps that from being counted
-/// over and over.
+/// Bytes above the cumulative acknowledgement that arrived, are lost or were retransmitted, and what keeps them from being
+/// counted twice.
 #[derive(Clone, Debug)]
 pub(super) struct Repairs {
     /// Bytes in segments marked SACKed.
     pub(super) sacked: u64,
-    /// Bytes that duplicate acknowledgements say have arrived, where the peers did not agree on SACK.
+    /// Bytes that duplicate acknowledgements count as arrived, without SACK.
     pub(super) duplicated: u64,
     /// Bytes in segments marked lost and not SACKed.
     pub(super) lost: u64,
-    /// Bytes ever marked lost, what was sent again and is lost again anew.
+    /// Bytes ever marked lost; lost retransmissions count again.
     pub(super) ever_lost: u64,
     /// Those of them before the transfer under way.
     pub(super) settled_lost: u64,
@@ -23,11 +23,11 @@ pub(super) struct Repairs {
     pub(super) lost_below: u64,
     /// Position after the highest byte SACKed.
     pub(super) sacked_to: u64,
-    /// SACK blocks taken lately, newest first; empty ones where there were fewer.
+    /// Recent SACK blocks, newest first; unused ones are empty.
     pub(super) blocks: [(u64, u64); 3],
-    /// Borders that found no room since [`super::Scoreboard::take_unsplit`] last asked.
+    /// Borders without room since the last [`super::Scoreboard::take_unsplit`].
     pub(super) unsplit: u32,
-    /// What was sent again, and neither arrived nor is deemed lost once more, was sent no earlier.
+    /// Lower bound of the send times of retransmissions that neither arrived nor are marked lost again.
     pub(super) repeats_unsettled_since: Timestamp,
 }
 

@@ -5,7 +5,7 @@ use spand_proto::units::Timestamp;
 use crate::flow::sequence::is_after;
 use crate::wire::segment::Segment;
 
-/// When and as what a segment was sent.
+/// One transmission of a segment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Stamp {
     /// When the tap saw it.
@@ -16,7 +16,7 @@ pub(crate) struct Stamp {
     pub(crate) ip_id: u16,
 }
 
-/// Packets between two of one sender beyond which their identifications say nothing of their order.
+/// Packets of one sender beyond which their IPv4 identifications do not show their order.
 const IP_ID_REACH: u16 = 256;
 
 impl Stamp {
@@ -30,8 +30,8 @@ impl Stamp {
         }
     }
 
-    /// Whether the sender sent this before `other`, whichever the tap saw first: by timestamp, else by IPv4
-    /// identification where both count up (RFC 6864 lets them do anything). `None` where neither tells.
+    /// Whether the sender sent this before `other`, in whatever order the tap saw them: by timestamp, else by IPv4
+    /// identification if both count up (RFC 6864 allows any values). `None` if neither shows it.
     pub(crate) fn was_sent_before(&self, other: &Self) -> Option<bool> {
         if self.ts_value != other.ts_value {
             return Some(is_after(other.ts_value, self.ts_value));
@@ -42,9 +42,9 @@ impl Stamp {
     }
 }
 
-/// A segment that is not yet cumulatively acknowledged, SYN and FIN counting one byte each.
+/// A segment not yet cumulatively acknowledged; SYN and FIN count one byte each.
 ///
-/// Flat: as a field of its own [`Stamp`] would take the room of its padding, too, and there are many of these.
+/// Flat: a field of type [`Stamp`] would add its padding, and there are many of these.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outstanding {
     /// Position of its first byte.
@@ -57,26 +57,25 @@ pub(crate) struct Outstanding {
     ip_id: u16,
     /// Transmissions seen at the tap.
     pub(crate) transmissions: u8,
-    /// What is known of it.
     pub(crate) marks: Marks,
 }
 
-/// One thing known of a segment.
+/// A state of a segment.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(crate) enum Mark {
-    /// The receiver holds it.
+    /// SACKed.
     Sacked = 1,
-    /// Deemed lost (RFC 6675).
+    /// Marked lost (RFC 6675).
     Lost = 2,
     /// Retransmitted and not acknowledged since.
     Retransmitted = 4,
-    /// Its acknowledgement would not measure a round trip: it was cut, merged or acknowledged in part.
+    /// Its acknowledgement measures no round trip: it was cut, merged or acknowledged in part.
     Untimed = 8,
-    /// Not a segment but bytes the tap never saw.
+    /// Bytes that the tap never saw.
     Unseen = 16,
-    /// Its sender would not know a round trip from its arrival either: it probed a closed window, so the answer waited for
-    /// the receiver's application, or it stands for several that the scoreboard had no room for.
+    /// Its sender takes no round trip from it either: it is a window probe, whose answer waits for the receiver's application, or
+    /// several segments merged on the scoreboard.
     Timeless = 32,
 }
 
@@ -108,7 +107,7 @@ impl Outstanding {
         Self { start, end, sent_at, ts_value, ip_id, transmissions: 1, marks: Marks::default() }
     }
 
-    /// A stand-in for bytes that must have been sent but were not seen.
+    /// A placeholder for bytes that must have been sent but were not seen.
     pub(crate) fn unseen(start: u64, end: u64) -> Self {
         let mut marks = Marks::default();
         marks.set(Mark::Unseen);
@@ -121,18 +120,18 @@ impl Outstanding {
         Stamp { at: self.sent_at, ts_value: self.ts_value, ip_id: self.ip_id }
     }
 
-    /// It was sent again.
+    /// It was retransmitted.
     pub(crate) fn set_stamp(&mut self, stamp: Stamp) {
         (self.sent_at, self.ts_value, self.ip_id) = (stamp.at, stamp.ts_value, stamp.ip_id);
     }
 
-    /// Whether it was sent once and nothing else is known of it.
+    /// Whether it was sent once and has no mark.
     pub(crate) fn is_plain(&self) -> bool {
         self.marks.0 == 0 && self.transmissions == 1
     }
 
-    /// Whether its sender times its arrival (`tcp_clean_rtx_queue`, `tcp_sacktag_one`): it was sent once. Unlike
-    /// [`Mark::Untimed`], parts of one segment count, too.
+    /// Whether its sender takes a round trip from it (`tcp_clean_rtx_queue`, `tcp_sacktag_one`): it was sent once. Unlike with
+    /// [`Mark::Untimed`], parts of a segment count, too.
     pub(crate) fn is_timed_by_sender(&self) -> bool {
         self.transmissions == 1 && !self.marks.has(Mark::Unseen) && !self.marks.has(Mark::Timeless)
     }

@@ -2,10 +2,10 @@
 
 use super::{Mark, Outstanding, Scoreboard, Stamp};
 
-/// How a segment met the scoreboard.
+/// What a transmission found on the scoreboard.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Placed {
-    /// Before this transmission, the lowest outstanding segment it repeats was last sent so.
+    /// The transmission before this one of the lowest outstanding segment that it repeats.
     pub(crate) repeats: Option<Stamp>,
     /// It had been retransmitted before.
     pub(crate) again: bool,
@@ -16,8 +16,8 @@ pub(crate) struct Placed {
 }
 
 impl Scoreboard {
-    /// Puts a transmission of `start..end` down. Above everything sent it becomes a segment of its own, after a stand-in
-    /// for what was never seen below it; elsewhere it marks the segments it repeats.
+    /// Records a transmission of `start..end`. Above everything sent it becomes a new segment, after a placeholder for bytes
+    /// never seen below it; elsewhere it marks the segments that it repeats.
     pub(crate) fn send(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> Placed {
         if start >= self.nxt {
             let merged = self.push_new(start, end, stamp, limit);
@@ -26,7 +26,7 @@ impl Scoreboard {
         self.send_again(start, end, stamp, limit)
     }
 
-    /// Marks `start..end` as never to be timed: zero-window probes, whose answer waits for the receiver's application.
+    /// Excludes `start..end` from round-trip times: window probes, whose answer waits for the receiver's application.
     pub(crate) fn forbid_timing(&mut self, start: u64, end: u64) {
         let first = self.first_after(start);
         for segment in self.segments.iter_mut().skip(first).take_while(|segment| segment.start < end) {
@@ -44,7 +44,7 @@ impl Scoreboard {
         self.push_back(Outstanding::new(start, end, stamp), limit)
     }
 
-    /// Appends, or at the limit lets the last segment grow over it, which no longer can be timed.
+    /// Appends the segment; at the limit the last one grows over it and can no longer be timed.
     #[inline]
     fn push_back(&mut self, segment: Outstanding, limit: usize) -> bool {
         if self.segments.len() >= limit
@@ -71,7 +71,7 @@ impl Scoreboard {
         false
     }
 
-    /// Room for a handshake or an answer of few segments at first, then for an initial window, then for twice as much.
+    /// Room for a handshake or a short answer first, then for an initial window, then twice as much each time.
     #[cold]
     fn make_room(&mut self) {
         let more = match self.segments.capacity() {
@@ -87,7 +87,7 @@ impl Scoreboard {
         let repairs = self.repairs_mut();
         repairs.repeats_unsettled_since = repairs.repeats_unsettled_since.min(stamp.at);
         if start < self.una {
-            // Acknowledged already, so nothing waits for it; but what was sent before it can no longer be timed.
+            // Acknowledged already, so nothing waits for it; but segments sent before it can no longer be timed.
             self.acked_sent = self.acked_sent.max(stamp.at);
         }
         let from = start.max(self.una);
@@ -113,7 +113,7 @@ impl Scoreboard {
                     placed.was_sacked |= segment.marks.has(Mark::Sacked);
                     segment.set_stamp(stamp);
                     segment.transmissions = segment.transmissions.saturating_add(1);
-                    // What is sent again without being deemed lost is a tail loss probe, which no sender counts twice.
+                    // A retransmission of what is not marked lost is a tail loss probe, which senders do not count twice.
                     if segment.marks.has(Mark::Lost) && !segment.marks.has(Mark::Retransmitted) {
                         segment.marks.set(Mark::Retransmitted);
                         self.repairs.get_or_insert_default().retransmitted += segment.len();

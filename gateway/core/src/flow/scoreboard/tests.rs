@@ -64,10 +64,10 @@ fn a_needless_retransmission_spoils_what_was_sent_before_it() {
 fn the_pipe_follows_sack_loss_and_retransmission() {
     let mut board = ten_segments();
     assert_eq!(board.sack((300, 500), ms(90), None, LIMIT, &mut None), 200);
-    board.deem_lost();
+    board.mark_lost();
     assert_eq!((board.pipe(), board.repairs().lost), (800, 0), "two SACKed segments prove nothing");
     assert_eq!(board.sack((300, 600), ms(90), None, LIMIT, &mut None), 100);
-    board.deem_lost();
+    board.mark_lost();
     assert_eq!((board.pipe(), board.repairs().lost), (400, 300));
     board.send(0, 100, sent_at(50), LIMIT);
     assert_eq!(board.pipe(), 500);
@@ -96,19 +96,19 @@ fn a_sack_block_times_what_it_is_the_first_to_report_and_was_sent_once() {
 fn a_timeout_leaves_only_what_is_sent_again() {
     let mut board = ten_segments();
     board.sack((900, 1_000), ms(90), None, LIMIT, &mut None);
-    board.deem_all_lost();
+    board.mark_all_lost();
     assert_eq!(board.pipe(), 0);
     board.send(0, 100, sent_at(300), LIMIT);
     assert_eq!(board.pipe(), 100);
-    board.forgive();
+    board.undo();
     assert_eq!(board.pipe(), 1_000, "nine outstanding and one of them twice");
 }
 
 #[test]
-fn without_sack_duplicates_say_what_arrived() {
+fn without_sack_duplicates_count_as_arrived() {
     let mut board = ten_segments();
     (0..4).for_each(|_| board.duplicate_arrived(100));
-    board.deem_lost_below(100);
+    board.mark_lost_below(100);
     assert_eq!(board.pipe(), 500, "four arrived and one is lost");
     board.send(0, 100, sent_at(50), LIMIT);
     board.acknowledge(300, ms(90), None);
@@ -147,9 +147,9 @@ enum Step {
     Send(u64, u64),
     Ack(u64),
     Sack(u64, u64),
-    DeemLost,
+    MarkLost,
     Timeout,
-    Forgive,
+    Undo,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -157,9 +157,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0u64..3_000, 1u64..300).prop_map(|(start, len)| Step::Send(start, start + len)),
         2 => (0u64..3_000).prop_map(Step::Ack),
         3 => (0u64..3_000, 1u64..600).prop_map(|(left, len)| Step::Sack(left, left + len)),
-        1 => Just(Step::DeemLost),
+        1 => Just(Step::MarkLost),
         1 => Just(Step::Timeout),
-        1 => Just(Step::Forgive),
+        1 => Just(Step::Undo),
     ]
 }
 
@@ -178,9 +178,9 @@ proptest! {
                     let held = board.segments.iter().filter(inside).all(|s| s.marks.has(Mark::Sacked));
                     prop_assert!(held || limit < 40, "a block leaves nothing inside it unmarked");
                 }
-                Step::DeemLost => board.deem_lost(),
-                Step::Timeout => board.deem_all_lost(),
-                Step::Forgive => board.forgive(),
+                Step::MarkLost => board.mark_lost(),
+                Step::Timeout => board.mark_all_lost(),
+                Step::Undo => board.undo(),
             }
             let sum = |wanted: &dyn Fn(&Outstanding) -> bool| -> u64 {
                 board.segments.iter().filter(|segment| wanted(segment)).map(Outstanding::len).sum()

@@ -1,4 +1,4 @@
-//! What a sender is told: acknowledgements, SACK blocks, windows, echoes, and the round trips that they show.
+//! Acknowledgements to a sender: SACK blocks, windows, echoed timestamps, and the round-trip times that they measure.
 
 use arrayvec::ArrayVec;
 use spand_proto::units::{Bytes, Micros, Timestamp};
@@ -15,12 +15,12 @@ use crate::flow::sink::FlowContext;
 use crate::wire::segment::{Flags, Segment};
 
 impl Sender {
-    /// Takes an acknowledgement that the peer sent; `scale` is the shift of its window, where known.
+    /// Processes an acknowledgement from the peer; `scale` is the shift of its window, where known.
     pub(crate) fn acknowledge(&mut self, segment: &Segment, scale: Option<u8>, context: &mut FlowContext<'_>) {
         let Some(number) = segment.ack else { return };
         let at = segment.at;
         if !self.has_sent() && !self.acknowledged.any() {
-            // Known by this acknowledgement alone: the space starts here.
+            // Only this acknowledgement was seen: the sequence space starts here.
             self.start_at(number);
         }
         let ack = self.position(number);
@@ -29,18 +29,18 @@ impl Sender {
         {
             details.highest_ack = details.highest_ack.max(Some(ack));
         }
-        if self.is_nonsense(ack, segment) {
+        if self.acks_unsent_data(ack, segment) {
             context.counters.ignore(Ignored::BeyondWindow);
             return;
         }
         let window_moved = self.take_window(segment, ack, scale);
         let outstanding = self.board.flight() > 0;
         if !outstanding && ack == self.board.una() && self.acknowledged.any() && segment.options.sack.is_empty() {
-            // Most of what the receiving side of a transfer hears: nothing is waited for, nothing is told.
+            // The usual packet to the receiving side of a transfer: nothing is outstanding, nothing is acknowledged.
             return;
         }
         let una_before = self.board.una();
-        // What the capture missed was sent, but how, and whether the window let it, is not known: it opens no window.
+        // Bytes that the capture missed were sent, but it is unknown whether the window allowed them: they do not open it.
         let missed = ack.saturating_sub(self.board.nxt());
         let min_rtt = self.rtt.min();
         let newest_before = self.board.newest_arrived();
@@ -54,9 +54,9 @@ impl Sender {
         let lost_before = self.board.ever_lost();
         let mut lost_again = false;
         if self.sack_agreed && (sacked_bytes > 0 || seen_advance > 0) {
-            lost_again = self.deem_lost_by_time(at);
+            lost_again = self.mark_lost_by_time(at);
         } else if sacked_bytes > 0 {
-            self.board.deem_lost();
+            self.board.mark_lost();
         }
         let (lost, repeated) = self.board.lost_and_repeated();
         let lost_bytes = self.board.ever_lost() - lost_before;
@@ -66,7 +66,7 @@ impl Sender {
         if self.rtt.smoothed().is_none()
             && let Some(rtt) = rtts[1]
         {
-            // The handshake was repeated, and nothing but SACK blocks tells how long a round trip is.
+            // The SYN was retransmitted: only SACK blocks measure a round-trip time.
             self.rtt.add(rtt);
         }
         if cumulative.ambiguous {
@@ -97,7 +97,7 @@ impl Sender {
             counted,
             una: self.board.una(),
             nxt: self.board.nxt(),
-            heard_at: at.after(self.reaction()),
+            answer_at: at.after(self.reaction()),
             kind,
             original: if self.sack_agreed { cumulative.original } else { cumulative.arrived.is_some() },
             dsack,
@@ -107,13 +107,13 @@ impl Sender {
         self.turn(&progress, pipe_before, at, context);
         let newest = Some(self.board.newest_arrived()).filter(|newest| *newest != newest_before);
         let newest = newest.map(|(sent_at, _, again)| Newest { sent_at, again });
-        self.tell_acked(&progress, newest, [seen_advance, lost_bytes], rtts, at, context);
+        self.report_acked(&progress, newest, [seen_advance, lost_bytes], rtts, at, context);
         if progress.una > una_before {
-            self.tell_first_flight(false, context);
+            self.report_first_flight(false, context);
         }
     }
 
-    /// Bytes that an acknowledgement tells for the first time have arrived (`tp->delivered`).
+    /// Bytes that an acknowledgement newly reports as delivered (`tp->delivered`).
     fn newly_delivered(&mut self, duplicate: bool, cumulative: &CumulativeAck, seen_advance: u64, sacked: u64) -> u64 {
         if self.syn.is_none() || self.sack_agreed {
             return seen_advance - cumulative.sacked_before.min(seen_advance) + sacked;
@@ -124,30 +124,30 @@ impl Sender {
             self.board.arrived().saturating_sub(arrived_before)
         } else if cumulative.advanced > 0 {
             self.board.forget_duplicates(cumulative.advanced, mss, self.recovery.is_active());
-            // What duplicates had told of, and at least the hole that they were about (`tcp_remove_reno_sacks`).
+            // Less what duplicates counted before, but at least the hole (`tcp_remove_reno_sacks`).
             seen_advance.saturating_sub(arrived_before).max(mss.min(seen_advance))
         } else {
             0
         }
     }
 
-    /// What a sender without SACK counts, with `lost` and `acked` bytes.
+    /// The counts of a sender without SACK, with `lost` and `acked` bytes.
     fn counted(&self, lost: u64, acked: u64) -> Counted {
         let size = Bytes(self.size.bytes_or_usual());
         let segments = |bytes| u16::try_from(Bytes(bytes).segments_ceil(size).0).unwrap_or(u16::MAX);
         Counted { outstanding: segments(self.board.flight()), lost: segments(lost), acked: segments(acked) }
     }
 
-    /// An acknowledgement of what was never sent: capture loss gives small ones, a forged reset any number.
-    fn is_nonsense(&self, ack: u64, segment: &Segment) -> bool {
+    /// Acknowledges data that was never sent: by a little after capture loss, by any amount in a forged reset.
+    fn acks_unsent_data(&self, ack: u64, segment: &Segment) -> bool {
         let ahead = ack.saturating_sub(self.board.nxt());
         ahead > self.believable_reach() || (ahead > 0 && segment.flags.has(Flags::RST) && self.has_sent())
     }
 
-    /// Takes the announced window; returns whether it moved.
+    /// Takes the advertised window; returns whether it changed.
     fn take_window(&mut self, segment: &Segment, ack: u64, shift: Option<u8>) -> bool {
         let announced = Some(Announced { field: segment.window, shift });
-        // An acknowledgement that was overtaken announces what holds no more (RFC 9293 section 3.10.7.4, SND.WL2).
+        // The window of an overtaken acknowledgement is out of date (RFC 9293 section 3.10.7.4, SND.WL2).
         let overtaken = self.acknowledged.any() && ack < self.board.una();
         if self.peer_window == announced || segment.flags.has(Flags::RST) || overtaken {
             return false;
@@ -156,7 +156,7 @@ impl Sender {
         before.is_none_or(|before| before.field != segment.window)
     }
 
-    /// Takes SACK blocks: bytes newly held, and whether the first block tells of a duplicate (RFC 2883 section 4).
+    /// Takes SACK blocks: bytes newly SACKed, and whether the first block is a DSACK (RFC 2883 section 4).
     fn take_sack(
         &mut self,
         segment: &Segment,
@@ -174,7 +174,7 @@ impl Sender {
         });
         let dsack = below || inside;
         let (mut newly, min_rtt) = (0, self.rtt.min());
-        // Upwards, as Linux takes them: the newest block comes first, and an older one that is news because an acknowledgement
+        // In ascending order, as in Linux: the newest block comes first, and an older one that is new because an acknowledgement
         // was lost is no sign of reordering.
         let mut upwards: ArrayVec<_, 4> =
             blocks.iter().map(|block| (self.position(block.left), self.position(block.right))).collect();
@@ -186,29 +186,29 @@ impl Sender {
         (newly, dsack)
     }
 
-    /// Counts what the scoreboard had no room to tell apart.
+    /// Counts borders for which the scoreboard had no room.
     pub(super) fn count_unsplit(&mut self, context: &mut FlowContext<'_>) {
         for _ in 0..self.board.take_unsplit() {
             context.counters.ignore(Ignored::Inexact);
         }
     }
 
-    /// Lets recovery take the acknowledgement and follows its turn.
+    /// Passes the acknowledgement to recovery and applies the outcome.
     #[inline]
     fn turn(&mut self, progress: &Progress, pipe_before: u64, at: Timestamp, context: &mut FlowContext<'_>) {
         let turn = self.recovery.acknowledged(progress);
         if turn != Turn::default() {
-            self.follow_turn(turn, pipe_before, at, context);
+            self.apply_turn(turn, pipe_before, at, context);
         }
     }
 
     #[inline(never)]
-    fn follow_turn(&mut self, turn: Turn, pipe_before: u64, at: Timestamp, context: &mut FlowContext<'_>) {
+    fn apply_turn(&mut self, turn: Turn, pipe_before: u64, at: Timestamp, context: &mut FlowContext<'_>) {
         if turn.probe_loss {
             self.lose(LossKind::TailLossProbe, pipe_before, at, context);
         }
         if turn.undone {
-            self.board.forgive();
+            self.board.undo();
         }
         let pipe = self.board.pipe();
         let Some(followed) = self.followed.as_deref_mut() else { return };
@@ -226,7 +226,7 @@ impl Sender {
         }
     }
 
-    fn tell_acked(
+    fn report_acked(
         &mut self,
         progress: &Progress,
         newest: Option<Newest>,
@@ -236,7 +236,7 @@ impl Sender {
         context: &mut FlowContext<'_>,
     ) {
         if self.coverage.is_none() {
-            // The handshake's acknowledgement opens no window.
+            // The acknowledgement of the SYN does not open the window.
             return;
         }
         let (pipe, flight) = self.pipe_and_flight();
@@ -269,7 +269,7 @@ impl Sender {
             }
             followed.round_end = if self.board.flight() > 0 { self.board.nxt() } else { 0 };
             if let Some(sample) = followed.shadow.take_sample(at) {
-                self.give_sample(Ok(sample), context);
+                self.report_sample(Ok(sample), context);
             }
             self.report_state(context);
         } else if followed.reported_phase.is_some_and(|reported| reported != followed.shadow.phase()) {
@@ -277,8 +277,8 @@ impl Sender {
         }
     }
 
-    /// Counts a round-trip time of sequence and acknowledgement, and one by timestamps; returns the latter where the acknowledgement
-    /// advanced. Records without a time give neither.
+    /// Records the round-trip times by sequence number and by timestamp; returns the latter if the acknowledgement advanced.
+    /// Records without a capture time give neither.
     fn take_rtt(
         &mut self,
         segment: &Segment,
@@ -299,7 +299,7 @@ impl Sender {
                 details.rtt_timestamps.add(rtt);
             }
         }
-        // Without an advance an echo repeats an old one's time, or comes from data of the peer's own.
+        // Without an advance the echo is of an older segment, or the packet carries data of the peer.
         let by_timestamp = by_timestamp.filter(|_| advanced);
         let Some(rtt) = by_sequence.or(by_timestamp) else { return by_timestamp };
         self.rtt.add(rtt);
@@ -309,15 +309,15 @@ impl Sender {
         }
         if self.handshake_rtt.is_none() && segment.flags.has(Flags::SYN) || self.coverage.is_none() {
             self.handshake_rtt = by_sequence.map_or(self.handshake_rtt, MaybeMicros::some);
-            self.tell_segment_size(at);
+            self.report_segment_size(at);
         }
         by_timestamp
     }
 }
 
-/// The round trips that the sender itself takes an acknowledgement for, as Linux does (`tcp_ack_update_rtt`): the newest of
-/// what it says has arrived, which its congestion control goes by, and the one that is smoothed: since the lowest segment
-/// acknowledged was sent, so with the wait for a delayed acknowledgement; else since the lowest SACKed; else by the echo.
+/// The round-trip times that the sender takes from an acknowledgement (`tcp_ack_update_rtt`): that of the newest segment
+/// delivered, which congestion control uses, and the one that is smoothed: of the lowest segment acknowledged, so with the
+/// delay of the acknowledgement; else of the lowest one SACKed; else by the echoed timestamp.
 fn senders_rtts(
     segment: &Segment,
     cumulative: &CumulativeAck,

@@ -14,8 +14,8 @@ use crate::flow::tracked::{TrackedSender, Transfer};
 use crate::service::TransferEnded;
 
 impl Sender {
-    /// When the transfer under way ends if nothing more comes: one timeout after everything was acknowledged. `None` where
-    /// there is none, or something is outstanding.
+    /// When the transfer under way ends unless something follows: one timeout after everything was acknowledged. `None`
+    /// without a transfer, or with data outstanding.
     pub(crate) fn silence_ends_at(&self) -> Option<Timestamp> {
         if self.board.flight() > 0 {
             return None;
@@ -24,14 +24,14 @@ impl Sender {
         self.last_active.get().map(|last| last.after(self.rtt.timeout()))
     }
 
-    /// Ends the transfer under way where silence has ended it by `now`, which the table's timer may not have told yet.
+    /// Ends the transfer under way if it was idle for a timeout by `now`; the table's timer may be late.
     pub(crate) fn end_by_silence(&mut self, now: Timestamp, context: &mut FlowContext<'_>) {
         if self.silence_ends_at().is_some_and(|deadline| deadline <= now) {
             self.end_transfer(now, context);
         }
     }
 
-    /// After an acknowledgement: ends the transfer under way where its FIN is acknowledged; else says when silence would
+    /// After an acknowledgement: ends the transfer under way if its FIN is acknowledged; else returns when silence would
     /// end it.
     pub(crate) fn end_or_await_silence(&mut self, at: Timestamp, context: &mut FlowContext<'_>) -> Option<Timestamp> {
         let deadline = self.silence_ends_at()?;
@@ -42,28 +42,28 @@ impl Sender {
         Some(deadline)
     }
 
-    /// The network among whose transfers one of it counts now.
+    /// The network that counts the transfer under way.
     pub(crate) fn counted_by(&self) -> Option<Network> {
         let followed = self.followed.as_deref()?;
         followed.transfer.filter(|transfer| transfer.counted).map(|_| followed.network)
     }
 
-    /// Ends the transfer under way, where there is one.
+    /// Ends the transfer under way, if there is one.
     pub(crate) fn end_transfer(&mut self, at: Timestamp, context: &mut FlowContext<'_>) {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         let Some(transfer) = followed.transfer else { return };
         if transfer.bytes > 0 {
-            self.tell_first_flight(true, context);
+            self.report_first_flight(true, context);
             if self.acknowledged.any() {
-                self.tell_size(&transfer, context);
+                self.report_size(&transfer, context);
             }
             let Some(followed) = self.followed.as_deref_mut() else { return };
-            // The network is in the table once it has a round trip.
+            // The network enters the table with its first round trip.
             followed.flush_round_stats(context);
             context.findings.transfer(followed.network, context.now);
             if self.acknowledged.any() {
-                let said = followed.shadow.on_transfer_end(at);
-                self.give_sample(said, context);
+                let sample = followed.shadow.on_transfer_end(at);
+                self.report_sample(sample, context);
             } else {
                 context.findings.no_sample(followed.network, context.now, Ignored::OneSided);
                 context.counters.ignore(Ignored::OneSided);
@@ -92,8 +92,8 @@ impl Sender {
         }
     }
 
-    /// Tells a service how large its transfer was: what was acknowledged of it, which the mirror cannot miss as it can a packet.
-    fn tell_size(&self, transfer: &Transfer, context: &mut FlowContext<'_>) {
+    /// Reports the size of the transfer to its service: the bytes acknowledged, which packets missing in the mirror do not change.
+    fn report_size(&self, transfer: &Transfer, context: &mut FlowContext<'_>) {
         let service =
             |followed: &TrackedSender| Some((SocketAddr::new(followed.host, followed.service_port?), followed.remote));
         let Some((service, remote)) = self.followed.as_deref().and_then(service) else { return };
@@ -106,28 +106,28 @@ impl Sender {
         context.services.add(&ended).count(context.counters);
     }
 
-    /// Gives back the memory of a closed connection's sender. What comes after all starts anew, in mid-stream.
+    /// Frees the memory of a closed connection's sender. Later packets start it again, in mid-stream.
     pub(crate) fn release(&mut self, context: &mut FlowContext<'_>) {
-        self.tell_last_round(context);
+        self.flush_last_round(context);
         self.note_verdicts(context);
         self.followed = None;
         self.midstream = true;
         self.board.release();
     }
 
-    /// Nothing more is wanted of it but the report.
+    /// From here on only the report is kept.
     pub(crate) fn unfollow(&mut self) {
         self.follow = MaybeCount::NONE;
     }
 
-    /// Tells what is not told yet of a sender that goes.
-    fn tell_last_round(&mut self, context: &mut FlowContext<'_>) {
+    /// Flushes the pending statistics of a sender that is removed.
+    fn flush_last_round(&mut self, context: &mut FlowContext<'_>) {
         if let Some(followed) = self.followed.as_deref_mut() {
             followed.flush_round_stats(context);
         }
     }
 
-    /// Notes in the report what its packets made known in all.
+    /// Writes the final verdicts into the report.
     fn note_verdicts(&mut self, context: &FlowContext<'_>) {
         let Some(report) = &mut self.report else { return };
         report.acknowledged |= self.acknowledged.any();
@@ -139,9 +139,9 @@ impl Sender {
         }
     }
 
-    /// Ends the sender: its last transfer, and the account of it where it sent anything.
+    /// Ends the sender and its last transfer; returns its report if it sent anything.
     pub(crate) fn finish(&mut self, at: Timestamp, context: &mut FlowContext<'_>) -> Option<Box<DirectionReport>> {
-        self.tell_last_round(context);
+        self.flush_last_round(context);
         let in_transfer = self.followed.as_deref().is_some_and(|followed| followed.transfer.is_some());
         if in_transfer && self.acknowledged.any() && self.board.flight() > 0 {
             if let Some(followed) = self.followed.as_deref() {

@@ -1,4 +1,4 @@
-//! What a sender's repeats say: lost, overtaken, or nothing.
+//! Classifies a sender's retransmissions: loss, reordering, or neither.
 
 use spand_proto::units::{Micros, Timestamp};
 
@@ -9,12 +9,11 @@ use crate::flow::recovery::{Repeat, Standing};
 use crate::flow::scoreboard::{PathTimes, Stamp};
 use crate::flow::shadow::observation::LossKind;
 
-/// Without a round trip to compare with, what comes within this time after its overtaker was only overtaken (the bound
-/// that Wireshark uses).
+/// Without a round-trip time, a segment that follows its overtaker within this time was reordered (Wireshark's bound).
 const REORDERED_WITHIN: Micros = Micros(3_000);
 
 impl Sender {
-    /// Whether a repeat tells of a loss, and of which kind.
+    /// Whether a retransmission shows a loss, and of which kind.
     pub(super) fn judge(
         &mut self,
         stamp: &Stamp,
@@ -32,8 +31,8 @@ impl Sender {
             return None;
         }
         if self.sack_agreed && !self.recovery.is_due() {
-            // What an acknowledgement left to reordering, a timer of its own may have given up since (`tcp_rack_reo_timeout`).
-            self.deem_lost_by_time(stamp.at);
+            // The sender's reordering timer may have expired since the last acknowledgement (`tcp_rack_reo_timeout`).
+            self.mark_lost_by_time(stamp.at);
         }
         let repeat = Repeat {
             start: extent.start,
@@ -58,9 +57,9 @@ impl Sender {
         self.recovery.repeated(&repeat)
     }
 
-    /// Marks on the scoreboard what the sender deems lost by time at `at`; returns whether anything of it was repeated before.
-    pub(super) fn deem_lost_by_time(&mut self, at: Timestamp) -> bool {
-        // The sender's own are longer, by the way to it.
+    /// Applies RACK to the scoreboard at `at`; returns whether a retransmission was marked lost.
+    pub(super) fn mark_lost_by_time(&mut self, at: Timestamp) -> bool {
+        // The sender's round trips are longer by the way from the tap.
         let reaction = self.reaction();
         let whole = |rtt: Micros| Micros(rtt.0.saturating_add(reaction.0));
         let path = PathTimes {
@@ -68,16 +67,16 @@ impl Sender {
             srtt: self.rtt.smoothed().map(whole),
             recovering: self.recovery.outlasts(self.board.una()),
         };
-        self.board.deem_lost_by_time(at, &path)
+        self.board.mark_lost_by_time(at, &path)
     }
 
-    /// From when an acknowledgement passes the tap until the sender's answer does.
+    /// Time from an acknowledgement at the tap to the sender's answer there.
     pub(super) fn reaction(&self) -> Micros {
         self.followed.as_deref().map_or(Micros(0), |followed| followed.shadow.reaction())
     }
 
-    /// Whether bytes never seen before were only overtaken: sent before what came ahead of them, or too soon after it for
-    /// the sender to know that they were missed.
+    /// Whether bytes not seen before were only reordered: sent before what came ahead of them, or too soon after it for
+    /// a retransmission.
     fn came_late(&self, extent: &Extent, stamp: &Stamp) -> bool {
         let Some(overtaker) = self.board.first_sent_after(extent.end) else { return false };
         stamp.was_sent_before(&overtaker).unwrap_or_else(|| {
@@ -86,12 +85,12 @@ impl Sender {
         })
     }
 
-    /// Marks on the scoreboard what the sender, by what it repeats, deems lost.
+    /// Marks on the scoreboard what the retransmission shows that the sender considers lost.
     pub(super) fn mark_losses(&mut self, judged: Option<LossKind>, extent: &Extent, is_no_repeat: bool) {
         match judged {
-            Some(LossKind::Timeout) => self.board.deem_all_lost(),
+            Some(LossKind::Timeout) => self.board.mark_all_lost(),
             None if is_no_repeat || !self.recovery.is_active() => {}
-            Some(_) | None => self.board.deem_lost_below(extent.end),
+            Some(_) | None => self.board.mark_lost_below(extent.end),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! One direction's sender, rebuilt from its segments and the acknowledgements that come back.
+//! One direction's sender, reconstructed from its segments and the acknowledgements to it.
 //!
-//! [`send`] takes what it sends, [`judge`] its repeats, [`acknowledge`] what it is told, [`finish`] ends its transfers.
-//! Sequence positions are those of [`super::sequence`]; what is only reported, not needed to rebuild, goes into the
-//! [`DirectionReport`].
+//! [`send`] takes its segments, [`judge`] classifies its retransmissions, [`acknowledge`] takes acknowledgements, [`finish`]
+//! ends its transfers. Sequence positions are those of [`super::sequence`]; what is reported but not needed for the
+//! reconstruction goes into the [`DirectionReport`].
 
 mod acknowledge;
 mod finish;
@@ -35,13 +35,13 @@ use crate::mem::{FEW_SEGMENTS, Held, allocated_for, boxed, bytes};
 use crate::types::{ConnectionId, SampleReason, SenderState};
 use crate::wire::segment::Segment;
 
-/// What [`FEW_SEGMENTS`] take.
+/// Memory of [`FEW_SEGMENTS`].
 const FEW_BYTES_OF_ONE: usize = allocated_for::<Outstanding>(FEW_SEGMENTS);
 
 /// What the peer acknowledged of a sender's sequence space, its first number not counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Acknowledged {
-    /// It did not acknowledge anything.
+    /// Nothing.
     Nothing,
     /// No more than the first number.
     First,
@@ -52,12 +52,11 @@ enum Acknowledged {
 }
 
 impl Acknowledged {
-    /// Whether the peer acknowledged anything.
     fn any(self) -> bool {
         self != Self::Nothing
     }
 
-    /// After one more acknowledgement, by `bytes` further than those before.
+    /// After an acknowledgement that advances by `bytes`.
     fn further(self, bytes: u64) -> Self {
         match (self, bytes) {
             (Self::Nothing | Self::First, 0) => Self::First,
@@ -71,15 +70,15 @@ impl Acknowledged {
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     board: Scoreboard,
-    /// Payload seen; none yet where only acknowledgements of it were.
+    /// Payload seen; `None` if only acknowledgements were.
     coverage: Option<Coverage>,
     /// Its last packet.
     last_packet: Option<LastPacket>,
-    /// When it last sent sequence space or was acknowledged, by the engine's clock: what silence is counted from.
+    /// When it last sent sequence space or was acknowledged, by the engine's clock: silence counts from here.
     last_active: MaybeTime,
     /// When it was last acknowledged, advancing or not, by the packet's own time.
     last_ack: MaybeTime,
-    /// The window its peer announced last.
+    /// The window that its peer advertised last.
     peer_window: Option<Announced>,
     acknowledged: Acknowledged,
     /// Both ends agreed on SACK.
@@ -98,22 +97,21 @@ pub(crate) struct Sender {
     fin_end: MaybeCount,
     /// The handshake's round trip.
     handshake_rtt: MaybeMicros,
-    /// How long its answer to the peer's SYN took.
+    /// Time from the peer's SYN to its own.
     reaction: MaybeMicros,
-    /// Its connection, where its window is wanted.
+    /// Its connection, if its window is estimated.
     follow: MaybeCount,
     /// Its start was not seen.
     midstream: bool,
-    /// From its first data on, where its window is wanted.
+    /// From its first data on, if its window is estimated.
     followed: Option<Box<TrackedSender>>,
     report: Option<Box<DirectionReport>>,
-    /// Not handed over to its network yet.
+    /// Not yet passed to its network.
     pub(crate) passed: Passed,
 }
 
 impl Sender {
-    /// A sender of which `number` is the first sequence number known; its window is wanted where `follow` names its
-    /// connection.
+    /// A sender whose first known sequence number is `number`; its window is estimated if `follow` names its connection.
     pub(crate) fn new(
         number: u32,
         follow: Option<ConnectionId>,
@@ -157,15 +155,15 @@ impl Sender {
         self.last_packet.as_ref().map(LastPacket::at)
     }
 
-    /// Whether it sent anything: a sender can be known by acknowledgements alone.
+    /// Whether it sent anything: a sender may be known by acknowledgements alone.
     pub(crate) fn has_sent(&self) -> bool {
         self.last_packet.is_some()
     }
 
-    /// Notes where its first packet stood.
+    /// Notes where its first packet was captured.
     pub(crate) fn place_first(&mut self, segment: &Segment, place: Place) {
         if !self.acknowledged.any() {
-            // Until now it was known at most by an acknowledgement that was none of its own.
+            // Before this it was known at most by an acknowledgement of another connection.
             self.start_at(segment.seq);
         }
         if let Some(details) = self.details() {
@@ -175,22 +173,22 @@ impl Sender {
         }
     }
 
-    /// The account of it so far, where one is kept and it sent anything.
+    /// Its report so far, if one is kept and it sent anything.
     pub(crate) fn report(&self) -> Option<&DirectionReport> {
         self.report.as_deref().filter(|report| report.has_counted())
     }
 
-    /// What is shown of it by itself.
+    /// The details of its report.
     fn details(&mut self) -> Option<&mut DirectionDetails> {
         self.report.as_mut()?.details.as_deref_mut()
     }
 
-    /// The replica of its window, where it is wanted.
+    /// The replica of its window, if there is one.
     pub(crate) fn replica(&self) -> Option<&Shadow> {
         self.followed.as_deref().map(|followed| &followed.shadow)
     }
 
-    /// What it takes in memory.
+    /// Its memory.
     pub(crate) fn held(&self) -> Held {
         let [segments, repairs] = self.board.held_bytes();
         let [ranges, gaps] = self.coverage.as_ref().map_or([0; 2], Coverage::held_bytes);
@@ -204,7 +202,7 @@ impl Sender {
         }
     }
 
-    /// Another number wherever [`Self::held`] is another, but for what the replica of its window keeps elsewhere; never 0.
+    /// Changes whenever [`Self::held`] does, except for what the replica of its window allocates; never 0.
     #[inline]
     pub(crate) fn size_mark(&self) -> u32 {
         let (segments, repairs) = self.board.room();
@@ -214,12 +212,12 @@ impl Sender {
         bytes(segments) ^ bytes(gaps) << 16 ^ flags << 27
     }
 
-    /// Whether some of its data was acknowledged, seen or not: as for a [`crate::flow::seq_state::SeqState`].
+    /// Whether some of its data was acknowledged, seen or not; see [`crate::flow::seq_state::SeqState`].
     pub(crate) fn has_delivered(&self) -> bool {
         self.acknowledged == Acknowledged::Data
     }
 
-    /// Gives up the room that its segments take.
+    /// Frees the memory of its segments.
     pub(crate) fn give_room(&mut self) {
         self.board.merge_all();
         if let Some(coverage) = &mut self.coverage {
@@ -227,7 +225,7 @@ impl Sender {
         }
     }
 
-    /// What is known of its sequence space.
+    /// Its sequence space.
     pub(crate) fn space(&self) -> Space {
         let (una, nxt) = (self.board.una(), self.board.nxt());
         Space { una, nxt, acknowledged: self.acknowledged.any(), peer_window: self.peer_window }
@@ -248,8 +246,7 @@ impl Sender {
         self.fin_end.get().is_some_and(|end| self.board.una() >= end)
     }
 
-    /// Bytes in the network and bytes outstanding, of data alone: a FIN takes a place in the sequence, but a segment that it
-    /// ends is no larger for it.
+    /// `pipe` and bytes outstanding, of data alone: a FIN takes a sequence number but does not make its segment larger.
     fn pipe_and_flight(&self) -> (u64, u64) {
         let fin = u64::from(self.has_finished() && !self.is_closed());
         (self.board.pipe().saturating_sub(fin), self.board.flight().saturating_sub(fin))
@@ -265,12 +262,12 @@ impl Sender {
         self.board.flight() == 0 && self.last_active.get().is_some_and(|last| now.since(last) > self.rtt.timeout())
     }
 
-    /// The handshake's round trip, as far as it is the tap's from here.
+    /// The part of the handshake's round trip on this side of the tap.
     pub(crate) fn handshake_rtt(&self) -> Option<Micros> {
         self.handshake_rtt.get()
     }
 
-    /// Both SYNs were seen: what they agree on holds. `reaction`: how long after the peer's SYN the answer passed the tap.
+    /// Both SYNs were seen: their options apply. `reaction`: time from the peer's SYN to the answer at the tap.
     pub(crate) fn agree(&mut self, own: &Syn, peer: &Syn, reaction: Option<Micros>, at: Timestamp) {
         if self.reaction.is_none() {
             self.reaction = reaction.filter(|_| own.is_answer).into();
@@ -279,7 +276,7 @@ impl Sender {
             self.sack_agreed = own.sack_permitted && peer.sack_permitted;
             self.size.agree(own.mss, peer.mss, own.timestamps && peer.timestamps);
         }
-        self.tell_segment_size(at);
+        self.report_segment_size(at);
     }
 
     /// The position of a sequence number on the wire.
@@ -287,12 +284,12 @@ impl Sender {
         position_near(self.board.nxt(), number)
     }
 
-    /// Its sequence space starts at `number` after all.
+    /// Moves the start of its sequence space to `number`.
     fn start_at(&mut self, number: u32) {
         self.board = Scoreboard::starting_at(first_position(number));
     }
 
-    /// Whether the peer lets nothing be sent.
+    /// Whether the peer advertises a zero window.
     fn peer_is_closed(&self) -> bool {
         self.peer_window.is_some_and(|window| window.field == 0)
     }
@@ -307,14 +304,14 @@ impl Sender {
         believable_reach(self.peer_window)
     }
 
-    /// Tells the replica the segment size, once there is one.
-    fn tell_segment_size(&mut self, at: Timestamp) {
+    /// Reports the segment size to the replica, if known.
+    fn report_segment_size(&mut self, at: Timestamp) {
         if let (Some(mss), Some(followed)) = (self.size.bytes(), self.followed.as_deref_mut()) {
             followed.shadow.on_open(at, mss, self.handshake_rtt.get());
         }
     }
 
-    /// Takes a loss event, with the scoreboard as it was just before the first retransmission.
+    /// Handles a loss event; `pipe_before` is as just before the first retransmission.
     fn lose(&mut self, kind: LossKind, pipe_before: u64, at: Timestamp, context: &mut FlowContext<'_>) {
         context.counters.loss_events += 1;
         context.counters.timeouts += u64::from(kind == LossKind::Timeout);
@@ -328,24 +325,24 @@ impl Sender {
         context.findings.loss(followed.network, context.now, followed.id(connection), rtt);
         let una = self.board.una();
         let waits_for_arrivals = followed.loses_first_flight(kind, una, self.size.bytes_or_usual());
-        let said = followed.shadow.on_loss(at, kind, pipe_before, self.board.ever_lost());
+        let sample = followed.shadow.on_loss(at, kind, pipe_before, self.board.ever_lost());
         if waits_for_arrivals {
-            followed.shadow.await_arrivals(said.ok());
+            followed.shadow.await_arrivals(sample.ok());
         }
-        // One that waited for what this loss showed comes first.
+        // A sample that waited for what this loss showed comes first.
         let before = followed.shadow.take_sample(at);
         followed.compare_notes(context);
         self.report_state(context);
         if let Some(before) = before {
-            self.give_sample(Ok(before), context);
+            self.report_sample(Ok(before), context);
         }
         if !waits_for_arrivals {
-            self.give_sample(said, context);
+            self.report_sample(sample, context);
         }
     }
 
-    /// Gives the sample of a lost first flight once its fate is known: the start chose its size, and the path let a part of it arrive.
-    fn tell_first_flight(&mut self, ended: bool, context: &mut FlowContext<'_>) {
+    /// Reports the sample of a lost first flight once its outcome is known: the start set its size, and part of it was delivered.
+    fn report_first_flight(&mut self, ended: bool, context: &mut FlowContext<'_>) {
         let Some(followed) = self.followed.as_deref_mut().filter(|followed| followed.shadow.awaits_arrivals()) else {
             return;
         };
@@ -355,20 +352,20 @@ impl Sender {
         let flight = u64::from(transfer.first_flight_segments) * mss;
         let arrived = flight.saturating_sub(self.board.lost_since_settled()).max(mss);
         let Some(sample) = followed.shadow.take_arrived(Bytes(arrived)) else { return };
-        self.give_sample(Ok(sample), context);
+        self.report_sample(Ok(sample), context);
     }
 
-    /// Passes a sample on, or counts why there is none.
-    fn give_sample(&mut self, said: Result<ShadowSample, Ignored>, context: &mut FlowContext<'_>) {
+    /// Reports a sample, or counts why there is none.
+    fn report_sample(&mut self, sample: Result<ShadowSample, Ignored>, context: &mut FlowContext<'_>) {
         let connection = self.connection();
         let Some(followed) = self.followed.as_deref_mut() else { return };
-        // The estimate is evaluated with the sample: it should know these.
+        // The estimate is evaluated with the sample and needs these.
         followed.flush_round_stats(context);
-        // A sender met in midstream has a window before its congestion control is known, and BBR's window is no sample.
+        // In mid-stream a sender has a window before its congestion control is known, and BBR's window is no sample.
         let unnamed = self.midstream && followed.shadow.flavour() == Flavour::Unknown;
-        let said = said.and_then(|said| if unnamed { Err(Ignored::Midstream) } else { Ok(said) });
-        let said = match context.bad_times.map_or(said, Err) {
-            Ok(said) => said,
+        let sample = sample.and_then(|sample| if unnamed { Err(Ignored::Midstream) } else { Ok(sample) });
+        let sample = match context.bad_times.map_or(sample, Err) {
+            Ok(sample) => sample,
             Err(reason) => {
                 context.findings.no_sample(followed.network, context.now, reason);
                 if let Some(report) = &mut self.report {
@@ -378,7 +375,7 @@ impl Sender {
             }
         };
         let mss = self.size.bytes().unwrap_or(Bytes(self.size.bytes_or_usual()));
-        let mut sample = followed.sample(connection, context.now, said, mss, self.rtt.min());
+        let mut sample = followed.sample(connection, context.now, sample, mss, self.rtt.min());
         if let Some(own) = followed.reported_window.filter(|_| followed.heard_for(&sample)) {
             let most = followed.transfer.map_or(0, |transfer| transfer.pipe_most).into();
             match own.sample(sample.reason, mss, most) {
@@ -412,7 +409,7 @@ impl Sender {
         context.findings.sample(&sample);
     }
 
-    /// Reports its state to its network, where a rule looks at it.
+    /// Reports its state to its network, if a rule uses it.
     #[inline]
     fn report_state(&mut self, context: &mut FlowContext<'_>) {
         let wanted = self.followed.as_deref().is_some_and(|followed| followed.reported_phase.is_some());

@@ -1,4 +1,4 @@
-//! What a sender sends: counted and put on the scoreboard.
+//! Segments of a sender: counted and put on the scoreboard.
 
 use spand_proto::units::{Bytes, Micros};
 
@@ -19,20 +19,20 @@ use crate::flow::tracked::{TrackedSender, Transfer};
 use crate::types::Phase;
 use crate::wire::segment::{Ecn, Flags, Segment};
 
-/// Transmissions of a SYN from which on its sender begins with a window of one segment: RFC 5681 section 3.1 says from the
-/// second on, Linux (`tcp_init_transfer`) forgives one, its first timeout being so short.
+/// Transmissions of a SYN from which on the initial window is one segment: from the second in RFC 5681 section 3.1; Linux
+/// (`tcp_init_transfer`) allows one more, since its first timeout is short.
 const LOST_HANDSHAKE: u8 = 3;
 
-/// Where a segment lies in the sender's sequence space.
+/// A segment's place in the sender's sequence space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// First position, that of the SYN where there is one.
+    /// First position, of the SYN if there is one.
     pub(super) start: u64,
     /// First payload byte.
     data: u64,
     /// After the last payload byte.
     data_end: u64,
-    /// After everything, the FIN included.
+    /// After everything, including the FIN.
     pub(super) end: u64,
 }
 
@@ -52,7 +52,7 @@ impl Sender {
             && self.board.transmissions(start).is_some_and(|(stamp, _)| is_copy_of(&stamp, segment, self.rtt.min()))
     }
 
-    /// Takes a segment of this sender. `copy` where it is a second copy, which only counts. Returns how much of it was sent before.
+    /// Takes a segment of this sender; a second copy (`copy`) is only counted. Returns the bytes of it that had been sent before.
     pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut FlowContext<'_>) -> u32 {
         let extent = self.extent(segment);
         self.note_packet(segment, copy);
@@ -84,8 +84,8 @@ impl Sender {
         repeated
     }
 
-    /// How many bytes of a segment that begins below the highest one sent were sent before it: also where the capture missed them, but
-    /// none of one that was only overtaken, also by its acknowledgement, or that keeps the connection alive or asks for a window.
+    /// Bytes of a segment below the highest one sent that had been sent before, including those that the capture missed; none of a
+    /// segment that was only reordered, also after its acknowledgement, of a keep-alive, or of a window probe.
     #[cold]
     fn repeated(&self, segment: &Segment, extent: &Extent, inserted: &Inserted) -> u32 {
         let (una, nxt) = (self.board.una(), self.board.nxt());
@@ -99,7 +99,7 @@ impl Sender {
         u32::try_from(nxt - extent.data).unwrap_or(u32::MAX).min(segment.payload_len)
     }
 
-    /// Counts a packet that is ignored: it was on the wire, and changes nothing else.
+    /// Counts an ignored packet: it was on the wire, and changes nothing else.
     #[cold]
     pub(crate) fn note_ignored(&mut self, segment: &Segment, context: &mut FlowContext<'_>) {
         if !self.has_sent() {
@@ -108,11 +108,11 @@ impl Sender {
         let extent = self.extent(segment);
         self.note_packet(segment, false);
         let inserted = self.cover(&extent, context);
-        // As a copy's, its FIN ends nothing.
+        // Like a copy's, its FIN is not taken.
         self.count(segment, &extent, &inserted, true);
     }
 
-    /// A copy of which only the report takes note.
+    /// Counts a packet in the report.
     fn note_packet(&mut self, segment: &Segment, copy: bool) {
         let Some(report) = &mut self.report else { return };
         if segment.payload_len > 0 {
@@ -173,7 +173,7 @@ impl Sender {
 
     fn take_syn(&mut self, segment: &Segment) {
         if self.syn.is_none() && self.coverage.is_none() {
-            // What came before it, a reset of an old connection perhaps, had other numbers.
+            // What came before it, perhaps a reset of an old connection, had other sequence numbers.
             self.start_at(segment.seq);
             self.acknowledged = Acknowledged::Nothing;
         }
@@ -181,7 +181,7 @@ impl Sender {
         self.syn.get_or_insert_with(|| Syn::of(segment));
     }
 
-    /// Puts a segment with sequence space on the scoreboard and tells recovery and the replica.
+    /// Puts a segment with sequence space on the scoreboard, and passes it to recovery and the replica.
     fn place(&mut self, segment: &Segment, extent: &Extent, inserted: &Inserted, context: &mut FlowContext<'_>) {
         let at = segment.at;
         let timestamps = segment.options.timestamps;
@@ -218,16 +218,16 @@ impl Sender {
             }
         }
         if segment.payload_len > 0 && !zero_window_probe && !keep_alive {
-            self.tell_sent(segment, inserted, since_ack, context);
+            self.report_sent(segment, inserted, since_ack, context);
         }
     }
 
-    /// Bytes in the network, where nothing of it is deemed lost yet: what the sender had out before it learnt of a loss.
+    /// Bytes in the network if none of them is marked lost: what the sender had outstanding before it detected a loss.
     pub(super) fn pipe_without_losses(&self) -> u64 {
         self.board.flight().saturating_sub(self.board.arrived())
     }
 
-    fn tell_sent(
+    fn report_sent(
         &mut self,
         segment: &Segment,
         inserted: &Inserted,
@@ -237,14 +237,14 @@ impl Sender {
         let at = segment.at;
         let pushed = segment.flags.has(Flags::PSH);
         self.follow(segment, context);
-        let says_window = segment.options.window.is_some() && self.size.say_window();
+        let has_window_option = segment.options.window.is_some() && self.size.note_window_option();
         let (peer_window, board) = (&self.peer_window, &self.board);
         let fills_peer = || {
             let window = peer_window.and_then(Announced::bytes);
             window.is_some_and(|window| window < board.flight().saturating_add(segment.payload_len.into()))
         };
-        if self.size.sent(segment.payload_len, pushed, fills_peer) || says_window {
-            self.tell_segment_size(at);
+        if self.size.sent(segment.payload_len, pushed, fills_peer) || has_window_option {
+            self.report_segment_size(at);
         }
         if segment.ecn != Ecn::NotEct {
             self.recovery.note_ecn_capable();
@@ -300,7 +300,7 @@ impl Sender {
             }
             transfer.pipe_most = transfer.pipe_most.max(u32::try_from(pipe).unwrap_or(u32::MAX));
             if context.read_window_option {
-                // One that stops saying it has said nothing: what it said before is old.
+                // Without the option in this segment the window reported before is out of date.
                 followed.reported_window = segment.options.window.map(|option| ReportedWindow::new(option, pipe));
                 context.counters.window_options += u64::from(followed.reported_window.is_some());
             }
@@ -311,7 +311,7 @@ impl Sender {
         }
     }
 
-    /// Starts to follow the sender with its first data, where its window is wanted.
+    /// Starts to track the sender with its first data, if its window is estimated.
     fn follow(&mut self, segment: &Segment, context: &mut FlowContext<'_>) {
         if !self.follow.is_some() || self.followed.is_some() {
             return;
@@ -327,7 +327,7 @@ impl Sender {
         if self.syns >= LOST_HANDSHAKE {
             followed.shadow.on_lost_handshake();
         }
-        // The handshake's round trip is told with those of its data: a look-up of the network less per connection.
+        // The handshake's round trip is reported with those of its data, which saves a look-up of the network per connection.
         if let Some(rtt) = self.handshake_rtt.get().filter(|_| !self.midstream) {
             followed.pending_stats.add(rtt, rtt);
         }
@@ -337,6 +337,6 @@ impl Sender {
         followed.reported_phase = context.findings.wants_live().then_some(Phase::SlowStart);
         followed.compare_notes(context);
         self.followed = Some(followed);
-        self.tell_segment_size(segment.at);
+        self.report_segment_size(segment.at);
     }
 }

@@ -1,4 +1,4 @@
-//! The rules on what lets segments go: acknowledgements, as with Reno and CUBIC, or BBR's own pace.
+//! The rules on what releases segments: acknowledgements, as with Reno and CUBIC, or BBR's pacing.
 
 use spand_proto::units::Timestamp;
 
@@ -7,37 +7,36 @@ use super::observation::Sent;
 use super::rounds::Signs;
 use super::{Shadow, State};
 
-/// Full-sized segments in a round trip from which on its clocking says something.
+/// Full-sized segments in a round trip from which on its clocking is evidence.
 const CLOCKING_LEAST: u16 = 8;
-/// Contradiction of a round trip clocked, or not clocked, by acknowledgements; and of one in which the application ran out of data
-/// after so many.
+/// Evidence of a round trip that is or is not ACK-clocked; and of one in which the application ran out of data after
+/// [`CLOCKING_LEAST`] segments.
 const CLOCKING_WEIGHT: f64 = 0.25;
 const CLOCKING_THEN_DRY_WEIGHT: f64 = 0.125;
-/// The same of one with fewer full-sized segments, all or none of them clocked.
+/// The same for fewer full-sized segments, all or none of them clocked.
 const FEW_CLOCKED_WEIGHT: f64 = 0.05;
 const FEW_UNCLOCKED_WEIGHT: f64 = 0.1;
-/// Lean towards BBR before a loss from which on segments that no acknowledgement released add nothing.
+/// Lean towards BBR before a loss from which on unclocked segments add nothing.
 const UNCLOCKED_MOST: f64 = 1.2;
-/// Furthest that it leans from BBR before a loss: it is not clear then.
+/// Lean away from BBR before a loss, at most: it is not clear then.
 const UNTRIED_MOST: f64 = 0.1;
-/// BBR's smallest window (`bbr_cwnd_min_target`): there acknowledgements let its segments go, too.
+/// BBR's smallest window (`bbr_cwnd_min_target`): with it BBR is ACK-clocked, too.
 const BBR_LEAST: u32 = 4;
-/// Acknowledgements are for up to two segments: of a larger window so many fewer answer them than are in the network.
+/// Segments that one acknowledgement covers at most: above this, fewer acknowledgements than segments are in flight.
 const LET_GO_TOGETHER: u32 = 2;
-/// A round trip with evenly spaced segments speaks for BBR, up to this.
+/// Evidence of evenly spaced segments in a round trip for BBR, and its limit.
 const PACED_WEIGHT: f64 = 0.2;
 const PACED_MOST: f64 = 0.6;
-/// Evidence against BBR: the kernel paces the sender's window, as it does for Reno and CUBIC.
+/// Evidence against BBR: the kernel paces the window, as it does for Reno and CUBIC.
 const BY_WINDOW_WEIGHT: f64 = 1.0;
-/// Lead at which BBR is given up until its rivals are contradicted again.
-const BBR_GIVEN_UP: f64 = 2.0;
+/// Lead of its rivals at which BBR is dropped until they are contradicted again.
+const BBR_DROPPED: f64 = 2.0;
 
 impl Shadow {
-    /// Rule 3: Reno and CUBIC send on acknowledgements, BBR on its own pace. An application that writes at a steady rate
-    /// does neither.
+    /// Rule 3: Reno and CUBIC are ACK-clocked, BBR paces. An application that writes at a steady rate does neither.
     pub(super) fn weigh_clocking(&mut self, at: Timestamp, ended: Signs) {
-        let judged = self.clock.take_telling() && ended.full_sized > 0 && !ended.receiver_full;
-        if !(self.state == State::Open || self.answers_mark())
+        let judged = self.clock.take_distinct() && ended.full_sized > 0 && !ended.receiver_full;
+        if !(self.state == State::Open || self.in_cwr())
             || !judged
             || self.bbr.as_ref().is_some_and(|bbr| bbr.probing())
         {
@@ -54,7 +53,7 @@ impl Shadow {
             }
         } else if share > 0.7 {
             self.lean_from_bbr(CLOCKING_WEIGHT);
-            if self.leaning.bbr() <= -BBR_GIVEN_UP {
+            if self.leaning.bbr() <= -BBR_DROPPED {
                 self.bbr = None;
             }
         } else if share < 0.4 && self.rounds.still() {
@@ -63,7 +62,7 @@ impl Shadow {
             if self.pacing.is_by_window() {
                 return;
             }
-            // So does what a scheduler paces: its losses tell.
+            // A pacing scheduler looks the same: losses distinguish it.
             if self.tooth.is_some() || self.leaning.bbr() < UNCLOCKED_MOST {
                 self.lean_to_bbr(CLOCKING_WEIGHT);
             }
@@ -71,19 +70,19 @@ impl Shadow {
         }
     }
 
-    /// A mark is answered: nothing is repeated, so what leaves is new and answers acknowledgements, or does not, as ever.
-    pub(super) fn answers_mark(&self) -> bool {
-        self.by_mark && matches!(self.state, State::Recovery(_))
+    /// A reduction after an ECN echo: nothing is retransmitted, so all data is new and ACK-clocked or paced as before.
+    pub(super) fn in_cwr(&self) -> bool {
+        self.by_ecn && matches!(self.state, State::Recovery(_))
     }
 
-    /// Acknowledgements let segments go. BBR's too while it fills its window as it starts up, so that before a loss this says little.
+    /// ACK-clocked: evidence against BBR, but before a loss little, since BBR in STARTUP fills its window, too.
     fn lean_from_bbr(&mut self, by: f64) {
         let most = if self.tooth.is_some() { by } else { (self.leaning.bbr() + UNTRIED_MOST).clamp(0.0, by) };
         self.lean_to_bbr(-most);
     }
 
-    /// Rule 3 for a small window: one that acknowledgements fill is full whenever one of them came, and BBR's is not smaller than four
-    /// segments; a sender with more to send that lets all of them pass unanswered paces.
+    /// Rule 3 for a small window: with ACK clocking every acknowledgement finds it full, and BBR's is at least four segments; a sender
+    /// with data that answers no acknowledgement paces.
     fn weigh_few(&mut self, at: Timestamp, ended: Signs) {
         let pipe = ended.pipe_max_segments;
         let fills = pipe < BBR_LEAST || (pipe > BBR_LEAST && u32::from(ended.full_sized) + LET_GO_TOGETHER >= pipe);
@@ -98,7 +97,7 @@ impl Shadow {
         }
     }
 
-    /// A packet of full size, new or not: while losses are repaired BBR paces as ever.
+    /// A full-sized packet, new or retransmitted: BBR paces during loss repair, too.
     pub(super) fn note_pace(&mut self, at: Timestamp, sent: &Sent) {
         let had_more = self.pacing.note_more(sent.full_sized || sent.new_bytes == 0);
         if !sent.full_sized || matches!(self.state, State::Loss { .. }) {
@@ -137,8 +136,8 @@ impl Shadow {
         }
     }
 
-    /// Rule 6: BBR spaces its segments evenly, whatever comes back. So does CUBIC behind a scheduler that paces: this alone names BBR, but
-    /// not for long against what its losses show.
+    /// Rule 6: BBR spaces its segments evenly, independent of acknowledgements. So does CUBIC behind a pacing scheduler: this alone names
+    /// BBR, but not for long against the evidence of losses.
     fn weigh_pacing(&mut self, at: Timestamp) {
         if self.follows_growth() {
             return;
@@ -149,7 +148,7 @@ impl Shadow {
         self.follow_as_bbr(at);
     }
 
-    /// From here on a replica of BBR runs beside the others.
+    /// Starts a BBR replica beside the others.
     pub(super) fn follow_as_bbr(&mut self, at: Timestamp) {
         if self.bbr.is_none() {
             let window = self.best_segments();

@@ -1,4 +1,4 @@
-//! CUBIC (RFC 9438) in the whole numbers of Linux's `tcp_cubic.c`, whose rounding is visible in small windows.
+//! CUBIC (RFC 9438) in the integer arithmetic of Linux's `tcp_cubic.c`, whose rounding is visible in small windows.
 
 use spand_proto::units::{Micros, Timestamp};
 
@@ -14,25 +14,25 @@ const BETA_SCALE: u64 = 1024;
 /// `C` = 410 / 1024 = 0.4 segments per second cubed; time is counted in 1/1024 s.
 const C_SCALED: u64 = 410;
 const TICKS_PER_SECOND: u64 = 1024;
-/// Farthest from the plateau that is told apart, 128 s: beyond, the price is at its least anyway.
+/// Largest distance from the plateau in the calculation, 128 s: beyond it the price has its minimum anyway.
 const DISTANCE_MOST: u64 = 128 * TICKS_PER_SECOND;
 /// Acknowledged segments per segment of the Reno-friendly window, in eighths of the window: 8 (1 + β) / 3 (1 − β).
 const FRIENDLY_EIGHTHS: u64 = 15;
-/// A price stays for this long unless the window changed.
+/// Lifetime of a price while the window does not change.
 const PRICE_AGE: Micros = Micros(1_000_000 / 32);
-/// Price at most, while no loss has shown the path's size.
+/// Largest price before the first loss.
 const PRICE_BEFORE_LOSS: u32 = 20;
-/// Price at least: half a window per round trip.
+/// Smallest price: half a window per round trip.
 const PRICE_LEAST: u32 = 2;
-/// No round-trip time is taken for the smallest one so soon after a reduction.
+/// Time after a reduction in which no smallest round-trip time is taken.
 const DELAY_SETTLES: Micros = Micros(1_000_000);
 
-/// What lasts beyond one epoch of growth, and in slow start.
+/// State that outlasts an epoch, and slow start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
-    /// Made when congestion avoidance is first come to, which most transfers end before.
+    /// Allocated in congestion avoidance, which few transfers reach.
     curve: Option<Box<Curve>>,
-    /// Window before the last reduction, shrunk where the connection gives way (fast convergence).
+    /// `last_max_cwnd`: the window before the last reduction, less with fast convergence.
     last_max: u32,
     delay_min: MaybeMicros,
     hystart: HyStart,
@@ -41,7 +41,7 @@ pub(super) struct Cubic {
 /// One epoch of growth, and the price of a segment of window.
 #[derive(Clone, Debug, Default)]
 struct Curve {
-    /// Since when the curve runs; `None` from a reduction to the next growth.
+    /// Start of the epoch; `None` from a reduction to the next growth.
     epoch: MaybeTime,
     /// Plateau of the curve in segments.
     origin: u32,
@@ -49,7 +49,7 @@ struct Curve {
     k_ticks: u64,
     /// Reno-friendly window.
     friendly: u32,
-    /// Segments acknowledged and not yet counted into it.
+    /// Segments acknowledged but not yet part of it.
     friendly_credit: f32,
     price: u32,
     priced_window: u32,
@@ -57,7 +57,7 @@ struct Curve {
 }
 
 impl Cubic {
-    /// Memory beside its own.
+    /// Memory allocated beside it.
     pub(super) fn held_bytes(&self) -> usize {
         if self.curve.is_some() { const { boxed::<Curve>() } } else { 0 }
     }
@@ -78,7 +78,7 @@ impl Curve {
         }
     }
 
-    /// Where the curve says the window should be one round trip from now.
+    /// The window of the curve one round trip from now.
     fn target(&self, at: Timestamp, epoch: Timestamp, delay_min: Micros) -> u64 {
         let ahead = at.since(epoch).0.saturating_add(delay_min.0);
         let ticks = ahead.saturating_mul(TICKS_PER_SECOND) / 1_000_000;
@@ -103,7 +103,7 @@ impl Curve {
     fn friendly_price(&mut self, window: u32) -> Option<u32> {
         let step = u64::from(window).saturating_mul(FRIENDLY_EIGHTHS) / 8;
         let step = (step as f32).max(1.0);
-        // A step is taken when more than it was acknowledged.
+        // It takes a step when more than that was acknowledged.
         let earned = whole_segments((self.friendly_credit / step).ceil() - 1.0);
         self.friendly_credit -= earned as f32 * step;
         self.friendly = self.friendly.saturating_add(earned);
@@ -133,7 +133,7 @@ impl Law for Cubic {
         let (last_max, delay_min) = (self.last_max, self.delay_min.get().unwrap_or_default());
         let curve = self.curve.get_or_insert_default();
         curve.friendly_credit += acked_segments;
-        // Even from the epoch before: a reduction ends the epoch, not the price (`bictcp_update`).
+        // Also one of the epoch before: a reduction ends the epoch, not the price (`bictcp_update`).
         if curve.priced_window == window && at.since(curve.priced_at) <= PRICE_AGE {
             return curve.price;
         }
@@ -166,7 +166,7 @@ impl Law for Cubic {
     }
 
     fn resumed(&mut self, at: Timestamp, idle: Micros) {
-        // The curve does not run on while there is nothing to send.
+        // Idle time does not advance the curve.
         if let Some(curve) = &mut self.curve
             && let Some(epoch) = curve.epoch.get()
         {
@@ -175,18 +175,18 @@ impl Law for Cubic {
     }
 
     fn stayed_within(&mut self) {
-        self.hystart.bear_out();
+        self.hystart.confirm();
     }
 
-    fn doubts_avoidance(&self) -> bool {
-        self.last_max == 0 && self.hystart.is_doubtful()
+    fn exit_unconfirmed(&self) -> bool {
+        self.last_max == 0 && self.hystart.is_unconfirmed()
     }
 
-    fn explores(&self) -> bool {
+    fn before_first_loss(&self) -> bool {
         self.last_max == 0
     }
 
-    fn surpassed(&mut self) -> bool {
+    fn exceeded(&mut self) -> bool {
         self.last_max == 0 && self.hystart.refute()
     }
 }

@@ -1,27 +1,27 @@
-//! A congestion window as Linux keeps it: its segments, whether the sender used them, and how it is reduced.
+//! A congestion window as in Linux: its segments, whether the sender used them, and its reduction.
 //!
-//! [`Cwnd`] has whole segments, and the acknowledged segments that count towards the next: growth in slow start and by
-//! one segment per N acknowledged (`tcp_slow_start`, `tcp_cong_avoid_ai`), the restart after idle time
-//! (`tcp_cwnd_restart`), and what an undo restores (`tcp_undo_cwnd_reduction`). How many segments one more costs, and
-//! what a loss leaves, is the law's business ([`super::replica::Law`]).
+//! [`Cwnd`] has the window, and the acknowledged segments that count towards the next: growth in slow start and by one
+//! segment per N acknowledged (`tcp_slow_start`, `tcp_cong_avoid_ai`), the restart after idle time
+//! (`tcp_cwnd_restart`), and the state that an undo restores (`tcp_undo_cwnd_reduction`). N and the window after a loss
+//! come from the congestion control ([`super::replica::Law`]).
 
 use spand_proto::units::Micros;
 
 /// The initial window in segments (RFC 6928).
 pub(super) const INITIAL: u32 = 10;
 
-/// Slow-start threshold of a connection that has seen no congestion.
+/// `ssthresh` of a connection without congestion so far (`TCP_INFINITE_SSTHRESH`).
 const NO_THRESHOLD: u32 = u32::MAX;
 
-/// A window, its threshold, and both as they were before the last reduction.
+/// `cwnd` and `ssthresh`, and both before the last reduction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cwnd {
     whole: u32,
-    /// Fraction of a segment earned in slow start.
+    /// Fraction of a segment, from slow start.
     fraction: f32,
-    /// Segments acknowledged in congestion avoidance and not yet turned into window.
+    /// Segments acknowledged in congestion avoidance and not yet part of the window (`cwnd_cnt`).
     credit: f32,
-    /// Acknowledged segments that the next one costs there, as of the last growth.
+    /// Acknowledged segments that the next one takes there, as of the last growth.
     price: u32,
     threshold: u32,
     prior: u32,
@@ -41,12 +41,12 @@ impl Cwnd {
         }
     }
 
-    /// Whole segments: what the sender compares its flight with.
+    /// Whole segments, as the sender's `cwnd`.
     pub(super) const fn whole(&self) -> u32 {
         self.whole
     }
 
-    /// Segments with the fraction earned towards the next.
+    /// Segments and the fraction towards the next.
     pub(super) fn segments(&self) -> f64 {
         let fraction = if self.in_slow_start() { self.fraction } else { self.credit / self.price as f32 };
         f64::from(self.whole) + f64::from(fraction).clamp(0.0, 0.999)
@@ -69,7 +69,7 @@ impl Cwnd {
         self.whole < self.threshold
     }
 
-    /// Grows by what was acknowledged, up to the threshold; returns what is left.
+    /// Grows by what was acknowledged, up to `ssthresh`; returns the rest.
     pub(super) fn slow_start(&mut self, acked_segments: f32) -> f32 {
         let room = self.threshold.saturating_sub(self.whole) as f32;
         let used = acked_segments.min(room);
@@ -83,7 +83,7 @@ impl Cwnd {
     pub(super) fn avoid(&mut self, price: u32, acked_segments: f32) {
         self.price = price.max(1);
         let price = self.price as f32;
-        // Credit gathered at a higher price buys one segment, not several.
+        // A count above a higher price gives one segment, not several.
         if self.credit >= price {
             self.credit = 0.0;
             self.whole = self.whole.saturating_add(1);
@@ -94,7 +94,7 @@ impl Cwnd {
         self.whole = self.whole.saturating_add(bought);
     }
 
-    /// The start of a reduction: what an undo would restore is kept.
+    /// Starts a reduction, and keeps the state for an undo.
     pub(super) fn reduce(&mut self, threshold: u32) {
         self.prior = self.whole;
         self.prior_threshold = self.threshold;
@@ -103,7 +103,7 @@ impl Cwnd {
         self.credit = 0.0;
     }
 
-    /// Takes a value that the packets show.
+    /// Sets the window to one that the packets show.
     pub(super) fn set(&mut self, whole: u32) {
         self.whole = whole.max(1);
         self.fraction = 0.0;
@@ -115,18 +115,18 @@ impl Cwnd {
         self.threshold = self.whole;
     }
 
-    /// Takes back [`Self::end_slow_start`] or a loss-free threshold that proved wrong.
+    /// Undoes [`Self::end_slow_start`] or an `ssthresh` that was set without a loss and proved wrong.
     pub(super) fn forget_threshold(&mut self) {
         self.threshold = NO_THRESHOLD;
     }
 
-    /// The reduction was wrong.
+    /// Undoes the last reduction.
     pub(super) fn undo(&mut self) {
         self.whole = self.whole.max(self.prior);
         self.threshold = self.threshold.max(self.prior_threshold);
     }
 
-    /// Idle for longer than the RTO: half per RTO, down to the initial window (RFC 2861); an undo takes that back.
+    /// After an idle time longer than the RTO: half per RTO, down to the initial window (RFC 2861); an undo restores the window.
     pub(super) fn restart(&mut self, idle: Micros, rto: Micros) {
         let floor = INITIAL.min(self.whole);
         (self.prior, self.prior_threshold) = (self.whole, self.threshold);
@@ -141,7 +141,6 @@ impl Cwnd {
     }
 }
 
-/// The whole part of a count of segments.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -151,48 +150,48 @@ pub(super) fn whole_segments(segments: f32) -> u32 {
     segments as u32
 }
 
-/// Whether a sender used the window it had, over one window of data: a window grows only then (`tcp_cwnd_validate`,
+/// Whether a sender used its window over one window of data: a window grows only then (`tcp_cwnd_validate`,
 /// `tcp_is_cwnd_limited`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usage {
     limited: bool,
-    /// When it filled the window, every acknowledgement that the tap had seen had reached it.
-    heard: bool,
-    /// Most segments outstanding in this window of data.
+    /// When the window was filled, the sender had received every acknowledgement that the tap had seen.
+    received: bool,
+    /// Most segments outstanding in this window of data (`max_packets_out`).
     outstanding_max: u32,
-    /// Position in the stream up to which this window of data reaches.
+    /// Position in the stream at which this window of data ends.
     until: u64,
 }
 
 impl Usage {
     pub(super) const fn new() -> Self {
-        Self { limited: false, heard: true, outstanding_max: 0, until: 0 }
+        Self { limited: false, received: true, outstanding_max: 0, until: 0 }
     }
 
-    /// After a packet: `outstanding` and `pipe` in segments, `una` and `nxt` as positions in the stream. `ahead`: segments
-    /// acknowledged at the tap of which the sender does not know yet, so that in slow start its window did not grow by them.
+    /// After a packet: `outstanding` and `pipe` in segments, `una` and `nxt` as positions in the stream. `ahead`: segments whose
+    /// acknowledgements are on their way from the tap, so that in slow start the sender's window has not grown by them.
     pub(super) fn record(&mut self, cwnd: &Cwnd, [outstanding, pipe, ahead]: [u32; 3], una: u64, nxt: u64) {
         let ahead = if cwnd.in_slow_start() { ahead } else { 0 };
         let limited = pipe.saturating_add(ahead) >= cwnd.whole();
         if una >= self.until || limited || (!self.limited && outstanding > self.outstanding_max) {
-            (self.limited, self.heard) = (limited, ahead == 0);
+            (self.limited, self.received) = (limited, ahead == 0);
             self.outstanding_max = outstanding;
             self.until = nxt;
         }
     }
 
-    /// Whether an acknowledgement may raise the window: it was filled, or in slow start at least half used. A window that was
-    /// filled in slow start has doubled when the sender looks again; from afar more is acknowledged before that is seen.
+    /// Whether an acknowledgement may raise the window: it was filled, or in slow start at least half used. In slow start a filled
+    /// window doubles before the sender's next check; with a distant tap more is acknowledged before that is seen.
     pub(super) const fn may_grow(&self, cwnd: &Cwnd) -> bool {
         let half_used = cwnd.in_slow_start() && cwnd.whole() < self.outstanding_max.saturating_mul(2);
-        half_used || (self.limited && (self.heard || !cwnd.in_slow_start()))
+        half_used || (self.limited && (self.received || !cwnd.in_slow_start()))
     }
 }
 
-/// Proportional rate reduction as Linux does it (`tcp_cwnd_reduction`, after RFC 6937), in fast recovery and after a mark.
+/// Proportional rate reduction as in Linux (`tcp_cwnd_reduction`, after RFC 6937), in fast recovery and after an ECN echo.
 ///
-/// It counts in segments, from the first transmission or acknowledgement after it began. A tap some way off the sender sees segments late:
-/// they are missing from the pipe and from what was sent alike, so the window is right there, too.
+/// It counts segments, from the first transmission or acknowledgement after its begin. A distant tap sees segments late: they are
+/// missing both from the pipe and from what was sent, so the window is right there, too.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reduction {
     delivered: u32,
@@ -206,18 +205,18 @@ pub(super) struct ReductionStep {
     pub(super) pipe: u32,
     /// Newly acknowledged or SACKed.
     pub(super) newly: u32,
-    /// The cumulative acknowledgement advanced, and nothing more is lost.
+    /// The cumulative acknowledgement advanced, and no further loss was detected.
     pub(super) clean: bool,
 }
 
 impl Reduction {
-    /// Segments went out, new or again; the first of them at once with the acknowledgement that began it.
+    /// Segments were sent, new or retransmitted; the first of them at once at the acknowledgement that began it.
     pub(super) fn sent(&mut self, segments: u32) {
         self.delivered = self.delivered.max(1);
         self.sent = self.sent.saturating_add(segments);
     }
 
-    /// Whether nothing was sent in it yet.
+    /// Whether nothing was sent in it.
     pub(super) const fn is_fresh(self) -> bool {
         self.sent == 0
     }
@@ -226,12 +225,12 @@ impl Reduction {
         self.delivered = self.delivered.saturating_add(segments);
     }
 
-    /// Segments sent and arrived in it, once something was sent.
+    /// Segments sent and delivered in it, if any was sent.
     pub(super) fn counted(self) -> Option<(u32, u32)> {
         (self.sent > 0).then_some((self.sent, self.delivered))
     }
 
-    /// The window after `step`, for a sender that had the window and threshold in `cwnd` when the reduction began.
+    /// The window after `step`, of a sender with the window and `ssthresh` in `cwnd` when the reduction began.
     pub(super) fn window(self, step: &ReductionStep, cwnd: &Cwnd) -> u32 {
         let (delivered, sent) = (i64::from(self.delivered), i64::from(self.sent));
         let (threshold, prior) = (i64::from(cwnd.threshold()), i64::from(cwnd.prior().max(1)));
@@ -270,7 +269,7 @@ mod tests {
     fn a_window_that_a_far_sender_filled_in_slow_start_doubles_at_most() {
         let grows_to = |ahead: u32| {
             let (mut cwnd, mut usage) = (Cwnd::new(20), Usage::new());
-            // Its peer's window is full: it sends no more than these at a time, and its own was just filled.
+            // The peer's window is full: the sender sends no more than these at a time, and has just filled its own.
             usage.record(&cwnd, [20 - ahead, 20 - ahead, ahead], 0, 20);
             while usage.may_grow(&cwnd) && cwnd.whole() < 100 {
                 cwnd.set(cwnd.whole() + 1);
@@ -281,7 +280,7 @@ mod tests {
         assert_eq!(grows_to(0), 100, "beside the tap the sender is seen to fill it no more");
     }
 
-    /// A window of 11 that is reduced to 5, as the kernel's account of one has it.
+    /// A window of 11 reduced to 5, in Linux's counting.
     fn reduced() -> Cwnd {
         let mut cwnd = Cwnd::new(11);
         cwnd.reduce(5);

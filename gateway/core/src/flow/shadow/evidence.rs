@@ -1,9 +1,9 @@
-//! Evidence from the packets themselves: whether a sender is clocked by its acknowledgements, and at which pipe.
+//! Evidence from the packets themselves: whether a sender is ACK-clocked, and at which pipe.
 //!
-//! A sender that its window limits answers each acknowledgement at once with full-sized segments: then the pipe *is* the
-//! window. One that paces, or waits for its application, does not. Between the tap and the sender lies a distance: an
-//! answer is seen one round trip over it after its acknowledgement, which may be one of many by then. That time, the
-//! reaction, is learnt where it cannot be mistaken: at the first acknowledgement of a filled flight.
+//! A window-limited sender answers each acknowledgement at once with full-sized segments: then the pipe *is* the window. One
+//! that paces, or waits for its application, does not. The tap may be distant from the sender: an answer passes it one
+//! round trip over that distance after its acknowledgement, and others may pass in between. That time, the reaction, is
+//! measured where it is unambiguous: at the first acknowledgement of a filled flight.
 
 use smallvec::SmallVec;
 use spand_proto::units::{Micros, Timestamp};
@@ -12,28 +12,28 @@ use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
 use crate::flow::sequence::low_half;
 use crate::mem::allocated_for;
 
-/// An answer comes within this time after the reaction, or it is none. (At 40 % of the link rate an application's
-/// segments fall between acknowledgements often enough to look clocked under "before the next one".)
+/// Longest time from the reaction to an answer. (At 40 % of the link rate an application's segments fall between
+/// acknowledgements often enough to look clocked under "before the next one".)
 const ANSWER_WITHIN_US: i64 = 1_000;
 pub(super) const ANSWER_WITHIN: Micros = Micros(ANSWER_WITHIN_US.unsigned_abs());
-/// Acknowledgements answered one after the other that make the pipe the window.
+/// Answered acknowledgements in a row that show that the pipe is the window.
 const RUN: u8 = 8;
-/// Acknowledgements on their way to the sender at a time; at the limit the two nearest to each other are taken as one.
+/// Acknowledgements kept on their way to the sender; at the limit the two nearest to each other are merged.
 const UNDERWAY: usize = 12;
-/// A sender's own time to answer varies by so much.
+/// Variation of a sender's own time to answer.
 const JITTER_US: i64 = 100;
 pub(super) const JITTER: Micros = Micros(JITTER_US.unsigned_abs());
-/// A shorter reaction is the sender's own: what the tap saw acknowledged, it knows.
+/// A shorter reaction is the sender's own: it has received every acknowledgement that the tap saw.
 const NEAR: Micros = Micros(500);
-/// As is this part of a round trip.
+/// So is one shorter than this part of a round trip.
 const NEAR_PART: u64 = 16;
-/// Longest time kept between two acknowledgements of a flight: what is spaced more widely is no train.
+/// Longest gap between two acknowledgements of a train.
 const TRAIN_GAP_MOST_US: u32 = 1_000_000;
-/// A longer reaction than this part of the round-trip time is the application's, not the distance's.
+/// A reaction longer than this part of the round-trip time is the application's, not the distance's.
 pub(super) const REACTION_PART: u64 = 4;
 
-/// An acknowledgement of new data that passed the tap. Only differences count, so the low halves do; what is older than
-/// an idle time is forgotten before they wrap.
+/// An acknowledgement of new data at the tap. Only differences count, so the low halves are enough; an idle time clears older ones
+/// before they wrap.
 #[derive(Clone, Copy, Debug)]
 struct Ack {
     at_us: u32,
@@ -58,34 +58,34 @@ impl Ack {
     }
 }
 
-/// A pipe that was the window.
+/// A pipe that equals the window.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Steady {
     pub(super) pipe_segments: u32,
-    /// Bytes acknowledged at the tap since the answer that showed it.
+    /// Bytes acknowledged at the tap since that answer.
     pub(super) behind_bytes: u64,
 }
 
-/// Follows acknowledgements and the segments they let go.
+/// Matches acknowledgements with the segments that they release.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AckClock {
     /// Smallest time from an acknowledgement to its answer.
     reaction: MaybeMicros,
-    /// When the first acknowledgement after a filled flight passed, until its answer.
+    /// When the first acknowledgement of a filled flight passed, until its answer.
     first_ack: MaybeTime,
-    /// Passed the tap, and not yet with the sender: beside it, one at a time.
+    /// Passed the tap, and not yet at the sender: at most one if the tap is beside it.
     underway: SmallVec<[Ack; 2]>,
-    /// Which of them stand for earlier ones, too: the n-th bit for the n-th.
+    /// Those that stand for earlier ones, too: the n-th bit for the n-th.
     merged: u16,
-    /// The newest that the sender knows.
+    /// The newest one at the sender.
     known: Option<Ack>,
     /// Smoothed time between acknowledgements of new data, in microseconds.
     gap: MaybeCount,
-    /// The same inside a flight, in microseconds; 0 before the first. What is longer than twice the usual lies
-    /// between two flights.
+    /// The same inside a flight, in microseconds; 0 before the first. A gap longer than twice the usual one lies between two
+    /// flights.
     train_gap_us: u32,
     last_ack: MaybeTime,
-    /// Since it was last asked, more acknowledgements were on their way than are kept apart.
+    /// Since the last query, more acknowledgements were on their way than are kept.
     crowded: bool,
     answered: bool,
     run: u8,
@@ -93,35 +93,35 @@ pub(super) struct AckClock {
 }
 
 impl AckClock {
-    /// Time from an acknowledgement at the tap to its answer there; zero while not known.
+    /// Time from an acknowledgement at the tap to its answer there; zero if unknown.
     pub(super) fn reaction(&self) -> Micros {
         self.reaction.get().unwrap_or_default()
     }
 
-    /// Whether the tap is known to stand so near the sender that what is on its way to it hardly counts.
+    /// Whether the tap is so near the sender that acknowledgements on their way hardly count.
     pub(super) fn is_near(&self, srtt: Option<Micros>) -> bool {
         let near = srtt.map_or(NEAR, |srtt| NEAR.max(Micros(srtt.0 / NEAR_PART)));
         self.reaction.get().is_some_and(|reaction| reaction <= near)
     }
 
-    /// Whether it is known to stand beside the sender.
+    /// Whether the tap is beside the sender.
     pub(super) fn is_beside(&self) -> bool {
         self.reaction.get().is_some_and(|reaction| reaction <= NEAR)
     }
 
-    /// A first idea of how long an answer takes; a shorter one that is seen holds.
+    /// A first estimate of the reaction; a shorter one that is seen replaces it.
     pub(super) fn presume_reaction(&mut self, reaction: Micros) {
         if self.reaction.is_none() {
             self.reaction = MaybeMicros::some(reaction);
         }
     }
 
-    /// The same where it is known.
+    /// The same, if known.
     pub(super) fn reaction_known(&self) -> Option<Micros> {
         self.reaction.get()
     }
 
-    /// An acknowledgement of new data. `ends_flight`: the first one for a flight that filled the window.
+    /// An acknowledgement of new data. `ends_flight`: the first one of a flight that filled the window.
     pub(super) fn on_ack(&mut self, at: Timestamp, delivered_bytes: u64, ends_flight: bool) {
         if ends_flight {
             self.first_ack = MaybeTime::some(at);
@@ -142,7 +142,7 @@ impl AckClock {
         self.underway.push(Ack::new(at, delivered_bytes));
     }
 
-    /// Takes an acknowledgement together with the one after it: those two that together span the shortest time.
+    /// Merges an acknowledgement with the one after it: the two nearest to each other.
     fn merge_nearest(&mut self) {
         self.crowded = true;
         let span_us = |three: &[Ack]| match three {
@@ -156,25 +156,25 @@ impl AckClock {
         self.merged = (self.merged & below) | 1 << into | (self.merged >> 1 & !(below << 1 | 1));
     }
 
-    /// Whether the answers since this was last asked can be told from what was only sent: it is known how long they take, no
-    /// acknowledgement was lost sight of, and from afar they are not spaced more closely than a sender is punctual.
-    pub(super) fn take_telling(&mut self) -> bool {
+    /// Whether the answers since the last query are distinguishable from other segments: the reaction is known, no acknowledgement was
+    /// merged, and for a distant tap their spacing is wider than a sender's jitter.
+    pub(super) fn take_distinct(&mut self) -> bool {
         let crowded = std::mem::take(&mut self.crowded);
         let spaced = u64::from(self.train_gap_us) >= 4 * JITTER.0;
         !crowded && self.reaction.get().is_some_and(|reaction| spaced || reaction <= JITTER)
     }
 
-    /// Brings acknowledgements to the sender by `at`; returns the pipe where a run of answered ones makes it the window.
-    /// `delivered_bytes`: all that is delivered as the tap saw it.
+    /// Moves acknowledgements to the sender by `at`; returns the pipe if a run of answered ones shows that it is the window.
+    /// `delivered_bytes`: all bytes delivered as of the tap.
     ///
-    /// An acknowledgement is judged when the next one arrives: more segments of its answer may follow the first.
+    /// An acknowledgement is judged when the next one arrives: its answer may have several segments.
     pub(super) fn arrive(&mut self, at: Timestamp, delivered_bytes: u64) -> Option<Steady> {
         if self.underway.is_empty() {
             return None;
         }
         let mut steady = None;
         let reaction = self.reaction();
-        // What comes a little early is still an answer, where acknowledgements are not as close together as that.
+        // An early segment is still an answer, unless acknowledgements are as close together as that.
         let early_us =
             i64::from(self.train_gap_us / 4).min(i64::try_from(reaction.0 / 8).unwrap_or(i64::MAX)) + JITTER_US;
         while let Some(ack) = self.underway.first().copied()
@@ -195,8 +195,8 @@ impl AckClock {
         steady
     }
 
-    /// Bytes acknowledged of which the sender does not know yet: at least and at most; `delivered_bytes` so far. The two
-    /// differ where the next acknowledgement to reach it stands for several.
+    /// Bytes acknowledged at the tap but not yet at the sender, at least and at most; `delivered_bytes` so far. The two differ if the
+    /// next acknowledgement on its way stands for several.
     pub(super) fn unknown_bytes(&self, delivered_bytes: u64) -> (u64, u64) {
         let (Some(known), Some(next)) = (self.known, self.underway.first()) else { return (0, 0) };
         let most = known.behind_bytes(delivered_bytes);
@@ -204,7 +204,7 @@ impl AckClock {
         (least, most)
     }
 
-    /// A full-sized segment of new data may answer the first acknowledgement of a flight.
+    /// A full-sized new segment may answer the first acknowledgement of a flight.
     pub(super) fn learn_reaction(&mut self, at: Timestamp, srtt: Option<Micros>) {
         let Some(first) = std::mem::take(&mut self.first_ack).get() else { return };
         let reaction = at.since(first);
@@ -214,7 +214,7 @@ impl AckClock {
         }
     }
 
-    /// A segment of new data, with `pipe_segments` in the network as the sender sees it; returns whether it was clocked.
+    /// A new segment, with `pipe_segments` in the network as of the sender; returns whether it was clocked.
     pub(super) fn on_sent(&mut self, at: Timestamp, full_sized: bool, pipe_segments: u32) -> bool {
         let Some(since_due_us) = self.known.map(|ack| ack.since_due_us(at, self.reaction())) else {
             self.break_run();
@@ -225,7 +225,7 @@ impl AckClock {
             self.break_run();
             return false;
         }
-        // A pipe beyond what is kept makes no run.
+        // A larger pipe than fits here makes no run.
         match u16::try_from(pipe_segments) {
             Ok(pipe_segments) => {
                 self.answered = true;
@@ -233,15 +233,15 @@ impl AckClock {
             }
             Err(_) => self.break_run(),
         }
-        // Between densely spaced acknowledgements a paced segment is near one of them as well.
+        // Between dense acknowledgements a paced segment is near one of them, too.
         let gap_us = self.gap.get().and_then(|gap_us| i64::try_from(gap_us).ok());
         let (early_us, within_us) = gap_us.map_or((JITTER_US, ANSWER_WITHIN_US), |gap| (gap / 10, gap / 4));
-        // Beside the sender the reaction is all jitter.
+        // Beside the sender the reaction is only jitter.
         let early_us = if self.reaction() <= JITTER { JITTER_US } else { early_us };
         -early_us <= since_due_us && since_due_us <= within_us.min(ANSWER_WITHIN_US)
     }
 
-    /// Memory beside its own.
+    /// Memory allocated beside it.
     pub(super) fn held_bytes(&self) -> usize {
         if self.underway.spilled() { allocated_for::<Ack>(self.underway.capacity()) } else { 0 }
     }
@@ -254,7 +254,7 @@ impl AckClock {
         self.known = None;
     }
 
-    /// Something else than the window held the sender.
+    /// The sender was limited by something else than its window.
     pub(super) fn break_run(&mut self) {
         self.run = 0;
         self.run_pipe_segments = 0;
@@ -268,8 +268,8 @@ mod tests {
 
     const SRTT: Option<Micros> = Some(Micros(100_000));
 
-    /// A tap 2 ms from a sender: an answer of two segments 4 ms after each acknowledgement, these 1.2 ms apart. `off_us`
-    /// is how much later the n-th answer comes. Returns the parts clocked of the last hundred, and the last steady pipe.
+    /// A tap 2 ms from a sender: an answer of two segments 4 ms after each acknowledgement, these 1.2 ms apart. `off_us`:
+    /// additional delay of the n-th answer. Returns the parts clocked of the last hundred, and the last steady pipe.
     fn follow(off_us: impl Fn(u64) -> u64) -> (u32, Option<u32>) {
         let mut clock = AckClock::default();
         let mut seen: Vec<(u64, bool)> = (1..=200).map(|n| (n * 1_200, true)).collect();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_known_from_afar() {
+    fn answers_are_recognised_at_a_distance() {
         let (clocked, steady) = follow(|n| n % 3 * 40);
         assert!(clocked > 90, "{clocked}");
         assert_eq!(steady, Some(40));
@@ -299,13 +299,13 @@ mod tests {
 
     #[test]
     fn paced_segments_are_no_answers() {
-        // One percent slower than the acknowledgements: they drift through all distances to them.
+        // One percent slower than the acknowledgements: their offset takes every value.
         let (clocked, _) = follow(|n| n * 12);
         assert!(clocked < 45, "{clocked}");
     }
 
     #[test]
-    fn what_the_sender_has_not_heard_of_is_outstanding_to_it() {
+    fn data_is_outstanding_until_its_acknowledgement_reaches_the_sender() {
         let mut clock = AckClock::default();
         clock.on_ack(Timestamp::from_micros(0), 1_000, true);
         clock.learn_reaction(Timestamp::from_micros(4_000), SRTT);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn among_dense_acknowledgements_one_is_heard_of_no_sooner_than_answers_ever_came() {
+    fn a_dense_acknowledgement_arrives_no_sooner_than_the_shortest_reaction() {
         let mut clock = AckClock::default();
         clock.presume_reaction(Micros(8_000));
         for n in 1..=10_u64 {
@@ -327,10 +327,10 @@ mod tests {
     }
 
     #[test]
-    fn more_acknowledgements_than_are_kept_apart_say_what_is_outstanding_within_bounds() {
+    fn merged_acknowledgements_bound_what_is_outstanding() {
         let mut clock = AckClock::default();
         clock.presume_reaction(Micros(10_000));
-        // Forty a round trip over the distance, 250 µs apart.
+        // Forty per round trip over the distance, 250 µs apart.
         let acked = |us: u64| (us / 250).min(200) * 1_000;
         let (mut widest, mut differed) = (0, false);
         for n in 1..=200_u64 {
@@ -346,7 +346,7 @@ mod tests {
             }
         }
         assert!(differed && widest <= 8_000, "{widest}");
-        assert!(!clock.take_telling(), "single answers are not told apart");
+        assert!(!clock.take_distinct(), "single answers are not distinct");
     }
 
     #[test]
@@ -361,8 +361,8 @@ mod tests {
     }
 
     #[test]
-    fn from_afar_closely_spaced_acknowledgements_tell_nothing() {
-        let told = |reaction_us: u64, gap_us: u64| {
+    fn at_a_distance_closely_spaced_acknowledgements_are_no_evidence() {
+        let distinct = |reaction_us: u64, gap_us: u64| {
             let mut clock = AckClock::default();
             clock.on_ack(Timestamp::from_micros(0), 1_000, true);
             clock.learn_reaction(Timestamp::from_micros(reaction_us), SRTT);
@@ -371,12 +371,12 @@ mod tests {
                 clock.arrive(at, n * 1_000);
                 clock.on_ack(at, (n + 1) * 1_000, false);
             }
-            clock.take_telling()
+            clock.take_distinct()
         };
-        assert!(told(50, 120), "beside the sender");
-        assert!(!told(2_000, 240));
-        assert!(told(2_000, 480));
-        assert!(!told(20_000, 480), "more on their way than are kept apart");
-        assert!(!AckClock::default().take_telling(), "the reaction is not known");
+        assert!(distinct(50, 120), "beside the sender");
+        assert!(!distinct(2_000, 240));
+        assert!(distinct(2_000, 480));
+        assert!(!distinct(20_000, 480), "more on their way than are kept");
+        assert!(!AckClock::default().take_distinct(), "the reaction is not known");
     }
 }

@@ -1,11 +1,11 @@
-//! Which congestion control a sender runs, by what its packets said so far.
+//! Which congestion control a sender runs, by the evidence of its packets.
 
 use strum::VariantArray;
 
-/// The congestion controls that are told apart.
+/// The congestion controls that are distinguished.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, VariantArray)]
 pub enum Flavour {
-    /// Nothing seen yet that sets them apart; before the first loss Reno and CUBIC mostly grow alike.
+    /// No evidence yet; before the first loss Reno and CUBIC mostly grow alike.
     #[default]
     Unknown,
     /// Reno (RFC 5681).
@@ -28,20 +28,20 @@ impl Flavour {
     }
 }
 
-/// One observation counts for at most this, and what was gathered is kept below three of them: a wrong verdict can turn.
+/// Limits of one observation, and of the sum of all, so that a wrong verdict can change.
 const OBSERVATION_MOST: f32 = 1.0;
 const LEANING_MOST: f32 = 3.0;
-/// Leaning from which a flavour is named.
+/// Leaning from which a flavour is clear.
 const CLEAR: f32 = 0.15;
-/// Leaning away from BBR from which a connection is taken for something else than its host's other ones, which run it: more than one
-/// observation, since with a small window BBR is clocked by acknowledgements as much as others are.
+/// Leaning away from BBR from which a connection differs from its host's others, which run BBR: more than one observation, since
+/// with a small window BBR is ACK-clocked, too.
 const NOT_AS_HOST: f32 = OBSERVATION_MOST;
-/// Leaning away from BBR from which a connection that was seen to pace is clearly something else.
+/// Leaning away from BBR from which a connection that was seen to pace is clearly not BBR.
 const NOT_AS_PACED: f32 = 0.5;
-/// BBR holds on where Reno backs off most: what speaks for Reno against CUBIC by this much speaks against BBR, too.
+/// BBR does not reduce where Reno reduces most: evidence for Reno against CUBIC above this is evidence against BBR, too.
 const CLEARLY_RENO: f32 = 1.0;
 
-/// What a connection tells its host on each of the two scales, in parts of what would name it.
+/// A connection's vote for its host on each of the two scales, in parts of what is clear.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Vote {
     /// Towards Reno; below 0, towards CUBIC.
@@ -51,34 +51,33 @@ pub(crate) struct Vote {
 }
 
 impl Vote {
-    /// Parts of a whole vote: none counts for more.
+    /// A whole vote, the most that one counts.
     pub(crate) const WHOLE: i8 = 4;
 }
 
-/// What the connections of a host agree on.
+/// The common verdict on the connections of a host.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Prior {
-    /// Nothing.
+    /// None.
     #[default]
     Unknown,
-    /// They run BBR.
+    /// BBR.
     Bbr,
-    /// They do not: Reno, CUBIC, or not known which.
+    /// Not BBR: Reno, CUBIC, or unknown which.
     LossBased(Flavour),
 }
 
-/// What the packets speak for, on two scales: Reno against CUBIC, by the windows that each should have; BBR against both, by
-/// whether the sender paces and whether it backs off. That both windows are wrong alike is on neither: it speaks of the
-/// replicas, not of the sender.
+/// The evidence on two scales: Reno against CUBIC, by the windows that each should have; BBR against both, by pacing and
+/// reductions. An equal error of both windows is on neither: it is an error of the replicas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Leaning {
     /// Towards Reno; below 0, towards CUBIC.
     reno: f32,
     /// Towards BBR; below 0, towards either of the others.
     bbr: f32,
-    /// What the flows of the same host speak for: holds while this one's own packets say nothing.
+    /// The verdict on the host: applies while this flow's own packets are not clear.
     prior: Prior,
-    /// The flavour to go by: asked for several times per packet, and rarely another one.
+    /// The flavour in use: read several times per packet, and rarely changed.
     best: Flavour,
 }
 
@@ -90,19 +89,19 @@ impl Default for Leaning {
 }
 
 impl Leaning {
-    /// The flows of the same host speak for `prior`.
+    /// Sets the verdict on the host.
     pub(super) fn presume(&mut self, prior: Prior) {
         self.prior = prior;
         self.best = self.weigh();
     }
 
-    /// How much of its window each replica was wrong by: what sets Reno and CUBIC apart counts.
+    /// Errors of both replicas, as part of the window: their difference counts.
     pub(super) fn compare(&mut self, reno: f64, cubic: f64) {
         self.reno = gather(self.reno, cubic.min(1.0) - reno.min(1.0));
         self.best = self.weigh();
     }
 
-    /// Something that BBR does and the others do not; below 0, the other way round.
+    /// Evidence for BBR against the others; below 0, against BBR.
     pub(super) fn lean_to_bbr(&mut self, by: f64) {
         self.bbr = gather(self.bbr, by);
         self.best = self.weigh();
@@ -113,18 +112,18 @@ impl Leaning {
         f64::from(self.bbr)
     }
 
-    /// Whether it leans towards Reno rather than CUBIC, clearly.
+    /// Whether it clearly leans towards Reno rather than CUBIC.
     #[cfg(test)]
     pub(super) fn is_towards_reno(&self) -> bool {
         self.reno >= CLEAR
     }
 
-    /// Where it stands on both: Reno against CUBIC, BBR against the two.
+    /// Both scales: Reno against CUBIC, BBR against the two.
     pub fn scales(&self) -> (f64, f64) {
         (f64::from(self.reno), f64::from(self.bbr))
     }
 
-    /// What its own packets make clear.
+    /// The verdict of its own packets.
     pub fn own(&self) -> Flavour {
         if self.bbr >= CLEAR {
             Flavour::Bbr
@@ -135,7 +134,7 @@ impl Leaning {
         }
     }
 
-    /// What its own packets say on each scale, of which several flows of a host together may say enough.
+    /// The evidence of its own packets on each scale; that of several flows of a host together may be clear.
     pub(crate) fn vote(&self) -> Vote {
         #[expect(clippy::cast_possible_truncation, reason = "within the limits")]
         let parts = |scale: f32| {
@@ -145,12 +144,12 @@ impl Leaning {
         Vote { reno: parts(self.reno), bbr: parts(self.bbr) }
     }
 
-    /// Whether one that was seen to pace may be BBR although it is not named so.
+    /// Whether a sender that was seen to pace may be BBR, although that is not clear.
     pub(super) fn may_be_bbr(&self) -> bool {
         self.bbr > -NOT_AS_PACED && self.verdict() != Flavour::Bbr
     }
 
-    /// What is clear, by its own packets or else by its host, where they do not speak against that.
+    /// The verdict of its own packets or else of its host, unless its own contradict that.
     pub fn verdict(&self) -> Flavour {
         match (self.own(), self.prior) {
             (_, Prior::Bbr) if self.bbr > -NOT_AS_HOST => Flavour::Bbr,
@@ -159,7 +158,7 @@ impl Leaning {
         }
     }
 
-    /// What it is where its host's flows say that it is not BBR, and `host` of Reno and CUBIC.
+    /// The verdict if its host does not run BBR but `host`.
     fn not_bbr(&self, host: Flavour) -> Flavour {
         let own = if self.reno.abs() < CLEAR { Flavour::Unknown } else { self.loss_based() };
         match (own, host) {
@@ -169,7 +168,7 @@ impl Leaning {
         }
     }
 
-    /// The flavour to go by: on a tie CUBIC, the default of Linux, Windows and macOS; never unknown.
+    /// The flavour in use: on a tie CUBIC, the default of Linux, Windows and macOS; never unknown.
     pub(crate) fn best(&self) -> Flavour {
         self.best
     }
@@ -181,7 +180,7 @@ impl Leaning {
         }
     }
 
-    /// Which of the two it is more like if it is not BBR.
+    /// The nearer one of Reno and CUBIC.
     pub(super) fn loss_based(&self) -> Flavour {
         if self.reno > 0.0 { Flavour::Reno } else { Flavour::Cubic }
     }

@@ -1,15 +1,15 @@
-//! What held a sender back, by time, as a kernel's clocks count.
+//! What limited a sender, by time, as in the kernel's `tcp_chrono`.
 //!
-//! After each segment of new data stands why no other followed: the window was full, the receiver would have taken no more,
-//! or the application had nothing. That holds until an acknowledgement makes room or more is sent. A segment with which no write of
-//! the application ended (PSH: RFC 9293 section 3.9.1, `tcp_push`) left something behind: what its sender waits for is then never
-//! the application, whatever the replica takes its window for.
+//! After each segment of new data the reason is kept why no other followed: the window was full, the peer's window was full, or
+//! the application had no data. It applies until an acknowledgement makes room or more is sent. If no write of the application
+//! ended with the segment (no PSH: RFC 9293 section 3.9.1, `tcp_push`), more data was queued: then the application is not the
+//! limit, whatever the replica's window is.
 
 use spand_proto::units::{Micros, Timestamp};
 
 use crate::types::Limiter;
 
-/// A sender that paces spreads what it has over the round trip: silent for this part of one, it has nothing.
+/// A sender that paces spreads its data over the round trip: after silence for this part of one, it has none.
 const PACED_SILENCE: u64 = 4;
 
 /// Why a sender sent no more than it did, after its last segment of new data.
@@ -18,37 +18,37 @@ pub(super) enum Stand {
     /// Nothing was sent yet.
     #[default]
     Unknown,
-    /// It had no more, as far as can be seen.
+    /// No data, as far as seen.
     Dry,
-    /// Its window was full; whether it had more is not known.
+    /// The window was full; whether there was more data is unknown.
     Full,
-    /// It had more, and the receiver would have taken it.
+    /// There was more data, and room in the peer's window.
     More,
     /// One more segment would not have fitted the peer's window.
     Receiver,
-    /// There was room for a segment or two, and shortly before for none: it waits for room for a burst (`tcp_tso_should_defer`).
+    /// Room for a segment or two, and shortly before for none: it waits for room for a burst (`tcp_tso_should_defer`).
     Waiting,
 }
 
-/// How a sender stands, and since when it did otherwise.
+/// The state of a sender, and when it was last limited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Held {
     stand: Stand,
-    /// The same by its last segment of new data alone.
+    /// The state after its last segment of new data.
     tail: Stand,
-    /// When its window was last known to hold it back, and when its peer's.
+    /// When its window last limited it, and when its peer's.
     window: Mark,
     receiver: Mark,
-    /// When it was last known to be full: one that paces may have more to send, and room.
+    /// When its window was last full: one that paces may have more data, and room.
     full: Mark,
 }
 
 impl Held {
-    /// New data was sent, and so the sender stands after it. `clocked`: an acknowledgement let it go. `round`: a round trip.
+    /// New data was sent; `stand`: the state after it. `clocked`: an acknowledgement released it. `round`: a round trip.
     pub(super) fn on_sent(&mut self, at: Timestamp, stand: Stand, clocked: bool, round: Micros) {
         let receiver_lately = self.receiver.is_within(round, at);
         if clocked && self.stand == Stand::Dry && !receiver_lately {
-            // It had more after all.
+            // There was more data after all.
             self.window = Mark::of(at);
         }
         self.tail = match stand {
@@ -67,8 +67,8 @@ impl Held {
         (self.window, self.receiver, self.full) = (Mark::default(), Mark::default(), Mark::default());
     }
 
-    /// Something was sent again. `waits`: more of what was lost waits for that; `filled`: the window is full with it, as that of one
-    /// segment after a timeout (`timed_out`) is with the first.
+    /// A retransmission. `waits`: more lost data waits for it; `filled`: it fills the window, as does the first one after a timeout
+    /// (`timed_out`), when the window is one segment.
     pub(super) fn on_repeated(&mut self, at: Timestamp, waits: bool, filled: bool, timed_out: bool) {
         if filled {
             self.full = Mark::of(at);
@@ -80,7 +80,7 @@ impl Held {
         };
     }
 
-    /// An acknowledgement finds the sender as it stands, and makes room.
+    /// An acknowledgement makes room.
     pub(super) fn on_ack(&mut self, at: Timestamp) {
         match self.stand {
             Stand::Unknown | Stand::Dry | Stand::Waiting => {}
@@ -93,8 +93,8 @@ impl Held {
         }
     }
 
-    /// The same of a sender that sends by its own clock, not by acknowledgements (BBR), and did so `silent` ago. `ran_dry`: a segment
-    /// lately was smaller than it could have been. `repairs`: repeats fill its window, which are not seen here.
+    /// The same for a sender that paces (BBR), `silent` after its last segment. `ran_dry`: a recent segment was smaller than it could
+    /// have been. `repairs`: retransmissions fill its window, which is not seen here.
     pub(super) fn limiter_of_paced(
         &self,
         now: Timestamp,
@@ -107,7 +107,7 @@ impl Held {
                 Limiter::Application => Limiter::Window,
                 limiter => limiter,
             },
-            // It had more and room for it, but its pace held that back, which is over.
+            // It had data and room, but pacing delayed it, which is over.
             Limiter::Window if !repairs && self.stand == Stand::Dry && !self.full.is_within(round, now) => {
                 Limiter::Application
             }
@@ -115,7 +115,7 @@ impl Held {
         }
     }
 
-    /// What held it in the `round` before `now`: its window where that did at any time, but for a receiver that did for most of it.
+    /// What limited it in the `round` before `now`: its window if that ever did, unless the receiver did for most of it.
     pub(super) fn limiter(&self, now: Timestamp, round: Micros) -> Limiter {
         let window = matches!(self.stand, Stand::Full | Stand::More);
         let receiver = matches!(self.stand, Stand::Receiver | Stand::Waiting);
@@ -133,7 +133,7 @@ impl Held {
     }
 }
 
-/// A time, its low half in microseconds: what is older than an idle time is forgotten before that wraps. 0 is never.
+/// A time, its low half in microseconds: an idle time clears older ones before that wraps. 0 is never.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark(u32);
 
@@ -162,7 +162,7 @@ mod tests {
         Timestamp::from_micros(ms * 1_000)
     }
 
-    /// A sender that stands so at 0 ms.
+    /// A sender in this state at 0 ms.
     fn standing(stand: Stand) -> Held {
         let mut held = Held::default();
         assert_eq!(held.limiter(at(0), ROUND), Limiter::Unknown);

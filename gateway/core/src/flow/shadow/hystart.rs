@@ -9,15 +9,15 @@ use super::cwnd::Cwnd;
 use super::replica::Progress;
 use crate::flow::maybe::MaybeMicros;
 
-/// Below this window it does not look.
+/// Below this window it is not active.
 const LOW_WINDOW: u32 = 16;
-/// Acknowledgements no further apart are one train.
+/// Acknowledgements no further apart are of one train.
 const TRAIN_GAP: Micros = Micros(2_000);
 /// Allowance for the bursts of segmentation offload, capped by the kernel at 1 ms.
 const BURST_ALLOWANCE: Micros = Micros(1_000);
-/// Round-trip times looked at in each round.
+/// Round-trip times used in each round.
 const SAMPLES: u8 = 8;
-/// Answered acknowledgements that bear a claimed end of slow start out.
+/// Answered acknowledgements that confirm the end of slow start.
 const ANSWERS: u8 = 8;
 /// Least and largest rise of the round-trip time that counts.
 const RISE_LEAST: Micros = Micros(4_000);
@@ -34,13 +34,13 @@ pub(super) struct HyStart {
     samples: u8,
     found: bool,
     /// Acknowledgements answered within the window since.
-    borne_out: u8,
-    /// The sender went on in slow start although it should have ended: it has no HyStart, or another one.
+    confirmed: u8,
+    /// The sender continued slow start past its end: it has no HyStart, or another one.
     refuted: bool,
 }
 
 impl HyStart {
-    /// One round-trip time; true where slow start ends here.
+    /// Takes a round-trip time; returns whether slow start ends here.
     pub(super) fn observe(&mut self, progress: &Progress, rtt: Micros, delay_min: Micros, cwnd: &Cwnd) -> bool {
         if self.found || self.refuted || !cwnd.in_slow_start() {
             return false;
@@ -70,19 +70,19 @@ impl HyStart {
         self.found
     }
 
-    /// The sender answered an acknowledgement and stayed within the window that slow start's end left.
-    pub(super) fn bear_out(&mut self) {
+    /// The sender answered an acknowledgement and stayed within the window at the end of slow start.
+    pub(super) fn confirm(&mut self) {
         if self.found {
-            self.borne_out = self.borne_out.saturating_add(1);
+            self.confirmed = self.confirmed.saturating_add(1);
         }
     }
 
-    /// Whether it claims the end of slow start, and nothing the sender did since speaks for that yet.
-    pub(super) fn is_doubtful(&self) -> bool {
-        self.found && self.borne_out < ANSWERS
+    /// Whether the end of slow start was detected and is not yet confirmed by the sender.
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        self.found && self.confirmed < ANSWERS
     }
 
-    /// The sender went on in slow start: it had not ended. True where this had claimed so.
+    /// The sender continued slow start: returns whether its end had been detected.
     pub(super) fn refute(&mut self) -> bool {
         let claimed = std::mem::take(&mut self.found);
         self.refuted |= claimed;
@@ -99,7 +99,7 @@ mod tests {
         let delay_min = Micros(100_000);
         let mut hystart = HyStart::default();
         let mut cwnd = Cwnd::new(10);
-        // Each flight begins with the smallest round-trip time and ends with a queue of its own: no sign of a full path.
+        // Each flight begins with the smallest round-trip time and ends with its own queue: no sign of a full path.
         for flight in 0_u32..6 {
             let segments = 10_u64 << flight;
             let sent = 10 * ((1_u64 << flight) - 1);

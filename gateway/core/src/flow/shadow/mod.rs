@@ -1,15 +1,14 @@
-//! A replica of a sender's congestion window, as far as packets seen on the way tell.
+//! A replica of a sender's congestion window, as far as packets at the tap show it.
 //!
 //! Three windows grow and back off side by side as Reno, CUBIC and BBR would ([`Reno`], [`cubic`], [`bbr`] on
-//! [`replica`]). What the packets show corrects them ([`evidence`]): a pipe above a window raises it, a pipe that stays
-//! below it although every acknowledgement is answered at once lowers it. Which of them needed the fewer corrections, and
-//! whether the sender paces and backs off, tells its congestion control ([`flavour`]). What held the sender back in its last round trip is said beside every
-//! value ([`held`], beside what it did in each ([`rounds`])). Packets come in by [`packets`], the rules by which they speak are in [`rules`], what is said at
-//! losses and ends in [`sampling`].
+//! [`replica`]). The packets correct them ([`evidence`]): a pipe above a window raises it, a pipe that stays below it
+//! although every acknowledgement is answered at once lowers it. Which of them needs fewer corrections, and whether the
+//! sender paces and reduces, identifies its congestion control ([`flavour`]). Every value comes with what limited the sender in its last round
+//! trip ([`held`]; events per round trip are in [`rounds`]). Packets come in by [`packets`], the rules of evidence are in
+//! [`rules`], samples at losses and ends in [`sampling`].
 //!
-//! Does not recognise losses, keep a scoreboard or measure round-trip times: its caller does and tells it
-//! ([`observation`]). Where the tap stands a way off the sender, it
-//! learns how far ([`evidence`]).
+//! Loss detection, scoreboard and round-trip times are its caller's, who passes them in ([`observation`]). The distance of the
+//! tap from the sender is measured ([`evidence`]).
 
 mod bbr;
 mod clocking;
@@ -47,11 +46,11 @@ use crate::flow::rtt::{INITIAL_RTO, LinuxRto};
 use crate::mem::boxed;
 use crate::types::{Limiter, Phase};
 
-/// What the sender is doing about congestion.
+/// The sender's reaction to congestion.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     Open,
-    /// Until the stream is acknowledged up to this position.
+    /// Until this position in the stream is acknowledged.
     Recovery(u64),
     /// After a timeout, until the same.
     Loss {
@@ -66,26 +65,26 @@ enum State {
 pub struct Shadow {
     /// Effective segment size in bytes; 0 while not known.
     mss: u32,
-    /// Some evidence stands behind the window: always, but for a sender met in mid-stream.
+    /// The window is based on evidence: always, except for a sender met in mid-stream.
     known: bool,
     state: State,
-    /// A mark began the reduction under way: BBR does not react to it.
-    by_mark: bool,
+    /// An ECN echo began the reduction under way: BBR does not react to it.
+    by_ecn: bool,
     /// Of the recovery under way.
     reduction: Reduction,
-    /// Position in the stream of new bytes: all that were sent.
+    /// Position in the stream of new bytes sent.
     nxt: u64,
     delivered_bytes: u64,
     small: SmallSegments,
     last_sent: MaybeTime,
-    /// Since sending resumed, nothing was acknowledged: there is no clock yet.
+    /// Nothing was acknowledged since sending resumed: there is no ACK clock yet.
     first_flight: bool,
     /// Window in segments after the restart that followed an idle time longer than the RTO (RFC 2861); 0 without one.
     restarted: u8,
-    /// Idle times over which it kept its window instead (`tcp_slow_start_after_idle`).
+    /// Idle times over which it kept its window (`tcp_slow_start_after_idle` = 0).
     kept_window: u8,
     rto: LinuxRto,
-    /// Smallest round-trip time, and since when it is that.
+    /// Smallest round-trip time, and since when.
     min_rtt: MaybeMicros,
     min_rtt_at: Timestamp,
     reno: Replica<Reno>,
@@ -97,11 +96,11 @@ pub struct Shadow {
     rounds: Rounds,
     held: Held,
     transfer: Transfer,
-    /// What follows from the losses of the transfer under way; `None` where it lost nothing.
+    /// State after losses of the transfer under way; `None` without losses.
     after_loss: Option<Box<AfterLoss>>,
-    /// Largest pipe in segments before a loss, until a round trip after it has shown what the sender made of it; else 0.
+    /// Largest pipe in segments before a loss, until a round trip after it has shown the reduction; else 0.
     pipe_at_loss: u16,
-    /// The pipe that it sent up to since the last acknowledgement in recovery, within both windows; 0 where it sent nothing.
+    /// The pipe that it filled since the last acknowledgement in recovery, within both windows; 0 if it sent nothing.
     reached: u16,
     /// Round trips since that loss was repaired.
     rounds_since_loss: u8,
@@ -110,14 +109,14 @@ pub struct Shadow {
 }
 
 impl Shadow {
-    /// A sender of which `delivered_bytes` were acknowledged before its first data: the SYN; `midstream` where its start was not seen.
+    /// A sender with `delivered_bytes` acknowledged before its first data: the SYN; `midstream` if its start was not seen.
     pub fn new(delivered_bytes: u64, midstream: bool) -> Self {
         let initial = if midstream { 1 } else { INITIAL };
         Self {
             mss: 0,
             known: !midstream,
             state: State::Open,
-            by_mark: false,
+            by_ecn: false,
             reduction: Reduction::default(),
             nxt: 1 << 32,
             delivered_bytes,
@@ -146,7 +145,7 @@ impl Shadow {
         }
     }
 
-    /// The handshake is done, or the segment size is known better: `mss` is the payload of a full-sized segment.
+    /// The handshake is complete, or the segment size changed: `mss` is the payload of a full-sized segment.
     pub fn on_open(&mut self, at: Timestamp, mss: Bytes, handshake_rtt: Option<Micros>) {
         self.mss = u32::try_from(mss.0).unwrap_or(u32::MAX);
         if let Some(rtt) = handshake_rtt
@@ -164,42 +163,41 @@ impl Shadow {
         }
     }
 
-    /// The handshake showed how long an answer of the sender takes to the tap.
+    /// The reaction, measured in the handshake.
     pub fn on_reaction(&mut self, reaction: Micros) {
         self.clock.presume_reaction(reaction);
     }
 
-    /// Memory beside its own.
+    /// Memory allocated beside it.
     pub(crate) fn held_bytes(&self) -> usize {
         let bbr = self.bbr.as_ref().map_or(0, |bbr| bbr.held_bytes());
         let after_loss = self.after_loss.as_ref().map_or(0, |_| boxed::<AfterLoss>());
         bbr + after_loss + self.cubic.law.held_bytes() + self.small.held_bytes() + self.clock.held_bytes()
     }
 
-    /// Whether something spoke for BBR, which paces.
+    /// Whether there was evidence for BBR, which paces.
     pub fn may_pace(&self) -> bool {
         self.bbr.is_some()
     }
 
-    /// How long after an acknowledgement its answer passes the tap, where that is not beside the sender; else nothing.
+    /// Time from an acknowledgement at the tap to its answer there; zero if the tap is beside the sender.
     pub fn reaction(&self) -> Micros {
         if self.clock.is_beside() { Micros(0) } else { self.clock.reaction() }
     }
 
-    /// The handshake had to be repeated: the sender begins with a window of one segment.
+    /// The SYN was retransmitted: the initial window is one segment.
     pub fn on_lost_handshake(&mut self) {
         self.reno.cwnd.set(1);
         self.cubic.cwnd.set(1);
     }
 
-    /// The window, in bytes with fraction; `None` while nothing is known of it.
+    /// The window, in bytes with fraction; `None` if unknown.
     pub fn window(&self) -> Option<Window> {
         (self.known && self.mss > 0).then(|| self.bytes(self.best_segments())).flatten()
     }
 
-    /// The window as others that share the path can be compared with it: of a sender taken for BBR the most that was in flight in its last
-    /// two round trips. BBR's own window is twice what it uses, and four segments while it measures the round trip; one that is taken for
-    /// BBR and is not fills its window.
+    /// The window for comparison with others on the path: of BBR the largest pipe of its last two round trips. BBR's own window is twice
+    /// what it uses, and four segments in `PROBE_RTT`; a sender mistaken for BBR fills its window.
     pub fn window_in_use(&self) -> Option<Window> {
         let pipe = self.rounds.recent().pipe_max_segments;
         let window = self.window()?;
@@ -207,7 +205,7 @@ impl Shadow {
         in_use.unwrap_or(Some(window))
     }
 
-    /// The slow-start threshold; `None` while nothing is known of it, for BBR, and before the first reduction.
+    /// `ssthresh`; `None` if unknown, for BBR, and before the first reduction.
     pub fn ssthresh(&self) -> Option<Window> {
         let cwnd = match self.leaning.best() {
             Flavour::Bbr => return None,
@@ -218,7 +216,7 @@ impl Shadow {
         known.then(|| self.bytes(f64::from(cwnd.threshold()))).flatten()
     }
 
-    /// The phase of the flavour that fits best.
+    /// The phase of the best flavour.
     pub fn phase(&self) -> Phase {
         if let State::Recovery(_) = self.state {
             return Phase::Recovery;
@@ -226,14 +224,14 @@ impl Shadow {
         let slow_start = match (self.leaning.best(), &self.bbr) {
             (Flavour::Bbr, Some(bbr)) => bbr.starting(),
             (Flavour::Reno, _) => self.reno.in_slow_start(),
-            // A sender known to run CUBIC leaves slow start where HyStart says so; another one may not, and is doubted first.
+            // CUBIC leaves slow start by HyStart; another sender may not, so its exit needs confirmation.
             _ if self.flavour() == Flavour::Cubic => self.cubic.cwnd.in_slow_start(),
             _ => self.cubic.in_slow_start(),
         };
         if slow_start { Phase::SlowStart } else { Phase::CongestionAvoidance }
     }
 
-    /// What held the sender back in the round trip before `now`.
+    /// What limited the sender in the round trip before `now`.
     pub fn limiter(&self, now: Timestamp) -> Limiter {
         match self.last_sent.get() {
             Some(last) if self.leaning.best() == Flavour::Bbr => {
@@ -245,17 +243,17 @@ impl Shadow {
         }
     }
 
-    /// A round trip, or what is taken for one before the first.
+    /// A round trip, or a default before the first.
     fn round(&self) -> Micros {
         self.srtt().unwrap_or(INITIAL_RTO)
     }
 
-    /// The smallest round trip, and since when it is that.
+    /// The smallest round trip, and since when.
     fn least_rtt(&self) -> Option<(Micros, Timestamp)> {
         self.min_rtt.get().map(|rtt| (rtt, self.min_rtt_at))
     }
 
-    /// The sender's smoothed round trip: what lies between tap and sender is added where it is known.
+    /// The sender's smoothed round trip: including the way between tap and sender, if known.
     pub fn srtt(&self) -> Option<Micros> {
         self.rto.srtt().map(|srtt| Micros(srtt.0.saturating_add(self.clock.reaction().0)))
     }
@@ -266,12 +264,12 @@ impl Shadow {
         (high > low).then(|| ((self.best_segments() - low) / (high - low)).max(0.0))
     }
 
-    /// The congestion control that the packets speak for.
+    /// The congestion control by the evidence.
     pub fn flavour(&self) -> Flavour {
         self.leaning.verdict()
     }
 
-    /// The flows of the same host speak for `prior`: that holds while this one's own packets say nothing.
+    /// Sets the verdict on the host, which applies while this flow's own packets are not clear.
     pub fn presume(&mut self, at: Timestamp, prior: Prior) {
         self.settle_end();
         self.leaning.presume(prior);
@@ -280,12 +278,11 @@ impl Shadow {
         }
     }
 
-    /// What its packets speak for.
+    /// The evidence of its packets.
     pub fn leaning(&self) -> Leaning {
         self.leaning
     }
 
-    /// Packets that `bytes` of what is outstanding make.
     fn packets(&self, bytes: u64) -> u32 {
         let lacks = if bytes > 0 { self.small.lacks_bytes() } else { 0 };
         Bytes(bytes.saturating_add(lacks)).segments_ceil(Bytes(u64::from(self.mss))).0

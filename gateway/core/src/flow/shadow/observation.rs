@@ -1,4 +1,4 @@
-//! What the replica is told of a sender: packets sent, acknowledgements and losses, already put into sequence terms.
+//! The input of the replica: packets sent, acknowledgements and losses, in terms of sequence positions.
 
 use spand_proto::units::{Micros, Timestamp, Window};
 
@@ -14,11 +14,11 @@ pub struct Sent {
     pub retransmitted_bytes: u32,
     /// The payload is a whole multiple of the segment size: the application had at least that much to send.
     pub full_sized: bool,
-    /// The application's write did not end with it (no PSH): there was more to send.
+    /// The application's write did not end with it (no PSH): more data was queued.
     pub more: bool,
-    /// Something deemed lost waits to be sent again.
+    /// Something marked lost waits for its retransmission.
     pub repeats_wait: bool,
-    /// Bytes in the network after this packet: outstanding, less SACKed, less deemed lost, plus retransmitted (RFC 6675).
+    /// Bytes in the network after this packet: outstanding, less SACKed, less marked lost, plus retransmitted (RFC 6675).
     pub pipe: u64,
     /// Highest sequence sent less highest acknowledgement, after this packet, in bytes.
     pub flight: u64,
@@ -33,19 +33,19 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Whether the application had no more after it: less than `mss`, a whole segment, though the peer's window had room for one.
+    /// Whether the application had no more data after it: it is smaller than `mss`, though the peer's window had room for that.
     pub(super) fn ran_dry(&self, mss: u32) -> bool {
         let has_room = |window: u64| window >= self.flight.saturating_add(u64::from(mss));
         self.new_bytes > 0 && !self.full_sized && self.peer_window.is_none_or(has_room)
     }
 }
 
-/// The packet sent last among those that an acknowledgement shows to have arrived.
+/// The packet sent last among those newly acknowledged.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Newest {
     /// When it was sent.
     pub sent_at: Timestamp,
-    /// It had been sent before.
+    /// It was a retransmission.
     pub again: bool,
 }
 
@@ -58,43 +58,43 @@ pub struct Acked {
     pub pipe: u64,
     /// Highest sequence sent less highest acknowledgement, after it, in bytes.
     pub flight: u64,
-    /// The round-trip time this acknowledgement measured: since the newest segment that it shows to have arrived was sent.
+    /// The round-trip time that it measured: of the newest segment delivered.
     pub rtt: Option<Micros>,
-    /// The time that its sender smooths: since the oldest one was sent.
+    /// The time that its sender smooths: of the oldest segment delivered.
     pub smoothed_rtt: Option<Micros>,
-    /// What arrived by it that was sent last, later than anything that had arrived before.
+    /// The newest packet delivered, if it was sent later than all delivered before.
     pub newest: Option<Newest>,
     /// Bytes acknowledged or SACKed so far, each once.
     pub delivered_bytes: u64,
-    /// Bytes that it shows to be lost, for the first time or once more.
+    /// Bytes newly marked lost, for the first time or again.
     pub lost_bytes: u64,
-    /// Bytes deemed lost so far, by whatever showed it.
+    /// Bytes marked lost so far.
     pub ever_lost_bytes: u64,
-    /// Something that counts as lost is to be sent again, or was.
+    /// Something marked lost is or waits to be retransmitted.
     pub repairs: bool,
-    /// It shows that something sent again is lost once more.
+    /// It shows that a retransmission is lost.
     pub lost_again: bool,
 }
 
-/// How the sender learnt of congestion.
+/// How the sender detected congestion.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LossKind {
     /// A retransmission after duplicate or selective acknowledgements: one per window of data (RFC 6675 section 5).
     FastRetransmit,
     /// A retransmission after silence (RFC 6298).
     Timeout,
-    /// A tail loss probe that turned out to repair a loss: told at the acknowledgement that shows it (RFC 8985 section 7.4).
+    /// A tail loss probe that repaired a loss, reported at the acknowledgement that shows it (RFC 8985 section 7.4).
     TailLossProbe,
-    /// The receiver echoed a congestion mark: one per window of data (RFC 3168 section 6.1.2).
+    /// An ECN echo: one per window of data (RFC 3168 section 6.1.2).
     Ecn,
 }
 
-/// What the replica says at a loss or an end; the sender adds who and where.
+/// A sample at a loss or an end; the caller adds sender and network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShadowSample {
     /// The value.
     pub window: Window,
-    /// What gave it.
+    /// Its reason.
     pub reason: SampleReason,
     /// The sender's phase just before.
     pub phase: Phase,
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_that_the_peers_window_cut_says_nothing_of_the_application() {
+    fn a_segment_cut_by_the_peers_window_is_not_app_limited() {
         let sent = Sent { new_bytes: 500, flight: 9_500, peer_window: Some(10_000), ..Sent::default() };
         assert!(!sent.ran_dry(1_000));
         assert!(Sent { peer_window: Some(10_500), ..sent }.ran_dry(1_000));

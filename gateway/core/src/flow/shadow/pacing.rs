@@ -1,34 +1,34 @@
-//! Pacing: segments that leave evenly spaced, whatever comes back, as Linux's BBR and its internal pacing let them go
-//! (`tcp_update_skb_after_send`). What answers acknowledgements is spaced by them; what is not, and evenly, is spaced by its sender.
+//! Pacing: evenly spaced segments, independent of acknowledgements, as by Linux's BBR and its internal pacing
+//! (`tcp_update_skb_after_send`). Answers have the spacing of acknowledgements; other evenly spaced segments are paced.
 
 use spand_proto::units::{Micros, Timestamp};
 
 use super::evidence::{ANSWER_WITHIN, JITTER, REACTION_PART};
 use crate::flow::sequence::low_half;
 
-/// So many times in a row as long, a wait for nothing but time is a sender's pacing (at most this part off).
+/// Gaps in a row of one length (with this tolerance) that are the sender's pacing.
 const PACED_RUN: u8 = 2;
 const PACED_PART: u32 = 8;
-/// Bursts that may answer acknowledgements in between.
+/// Bursts in between that may answer acknowledgements.
 const PACED_ANSWERS: u8 = 2;
-/// BBR paces its second flight by its first round trip, ten segments in it, times 2 / ln 2, less one percent: two segments each so
-/// many percent of it (`bbr_init_pacing_rate_from_rtt`). What comes so far apart from the first on is its pace, whatever else is heard.
+/// BBR paces its second flight by its first round trip, ten segments in it, times 2 / ln 2, less one percent: two segments per
+/// this percentage of it (`bbr_init_pacing_rate_from_rtt`). Such gaps from the first on are its pace, whatever acknowledgements come.
 const FIRST_SPACING_PERCENT: u64 = 7;
-/// In a flight without acknowledgements what comes sooner is the same burst.
+/// In a flight without acknowledgements a smaller gap belongs to the burst.
 const FIRST_FLIGHT_LEAST_US: u32 = 500;
 
-/// In slow start Linux paces Reno and CUBIC at twice the window a round trip (`tcp_update_pacing_rate`). BBR paces at 2.9 times what
-/// was delivered in one, which is at most half of what is in flight. A sender is of the first kind after this many gaps that are within
-/// this part of the expected one.
+/// In slow start Linux paces Reno and CUBIC at twice the window per round trip (`tcp_update_pacing_rate`). BBR paces at 2.9 times the
+/// delivery per round trip, which is at most half of what is in flight. A sender is of the first kind after this many gaps that
+/// match the expected one with this tolerance.
 const BY_WINDOW_GAIN: u64 = 2;
 const BY_WINDOW_RUN: u8 = 5;
 const BY_WINDOW_PART: u32 = 16;
 
-/// When bursts began, low half in microseconds, and how evenly.
+/// Start times of bursts, low half in microseconds, and their spacing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bursts {
     last_us: u32,
-    /// Time between the last two that nothing called for; 0 before the first.
+    /// The last gap that no acknowledgement explains; 0 before the first.
     spacing_us: u32,
 }
 
@@ -42,32 +42,32 @@ impl Bursts {
     }
 }
 
-/// Follows how a sender spaces its segments.
+/// Tracks the spacing of a sender's segments.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pacing {
-    /// Those between which no acknowledgement reached the sender.
+    /// Bursts without an acknowledgement in between.
     bursts: Bursts,
-    /// Those of a flight before its first acknowledgement, kept apart: the others go on from where they were before the pause.
+    /// Bursts of a flight before its first acknowledgement, separate: the others continue after the pause.
     unanswered: Bursts,
-    /// Time between bursts at the pace that the handshake's round trip gives BBR; 0 where it is not known, or longer than is kept.
+    /// Gap between bursts at BBR's pace from the handshake's round trip; 0 if unknown or out of range.
     first_spacing_us: u16,
-    /// How often in a row the spacing was the same.
+    /// Equal gaps in a row.
     evenly: u8,
     evenly_unanswered: u8,
-    /// Bursts since that answered an acknowledgement.
+    /// Bursts since then that answered an acknowledgement.
     answers: u8,
-    /// Gaps as long as the window of Reno or CUBIC makes them, less those that were not; it stays at [`BY_WINDOW_RUN`].
+    /// Gaps as long as the pacing of Reno or CUBIC makes them, less others; it stays at [`BY_WINDOW_RUN`].
     by_window: u8,
-    /// Microseconds that the burst under way takes at that pace; 0 if unknown, or above the range.
+    /// Microseconds of the current burst at that pace; 0 if unknown, or out of range.
     due_us: u16,
-    /// The application had written more than the last segment when that left.
+    /// When the last segment left, more data was queued behind it.
     more_waits: bool,
-    /// The last segment was of full size, or had been sent before: the application may have had more.
+    /// The last segment was full-sized or retransmitted: the application may have had more data.
     had_more: bool,
 }
 
 impl Pacing {
-    /// A packet leaves; returns whether the application may have had more after the one before.
+    /// A packet leaves; returns whether the application may have had more data after the one before.
     pub(super) fn note_more(&mut self, full_sized_or_repeated: bool) -> bool {
         std::mem::replace(&mut self.had_more, full_sized_or_repeated)
     }
@@ -77,9 +77,9 @@ impl Pacing {
         self.first_spacing_us = u16::try_from(rtt.0.saturating_mul(FIRST_SPACING_PERCENT) / 100).unwrap_or(0);
     }
 
-    /// Whether a full-sized segment shows that its sender paces: time and again it waits as long as the last time, though no
-    /// acknowledgement came in between. `had_more`: the segment before was of full size. `reaction`: time from an acknowledgement at the tap to its answer there. `since_ack`: time since
-    /// one passed the tap, new data acknowledged or not.
+    /// Whether a full-sized segment shows pacing: equal gaps in a row without an acknowledgement in between. `had_more`: the segment
+    /// before was full-sized. `reaction`: time from an acknowledgement at the tap to its answer there. `since_ack`: time since one passed
+    /// the tap, of new data or not.
     pub(super) fn paces(
         &mut self,
         at: Timestamp,
@@ -92,7 +92,7 @@ impl Pacing {
         let now_us = low_half(at.0 / 1_000);
         let gap_us = self.bursts.gap_us(now_us);
         let gap = u64::from(gap_us);
-        // Within twice the time by which its answers vary it is one burst.
+        // Within twice the jitter of its answers it is one burst.
         if gap < (reaction.0 / 8 + JITTER.0) * 2 {
             return false;
         }
@@ -102,7 +102,7 @@ impl Pacing {
             self.count_gap(gap_us, due_us.into());
         }
         if !had_more {
-            // It may have waited for its application.
+            // The application may have been the limit.
             return false;
         }
         let first_us = if self.first_spacing_us > 0 {
@@ -113,13 +113,13 @@ impl Pacing {
         let first = Bursts { spacing_us: first_us, ..self.bursts }.as_far(gap_us);
         let unasked = since_ack.0 > reaction.0 + ANSWER_WITHIN.0;
         let at_first_pace = first && (self.bursts.spacing_us == 0 || self.bursts.as_far(gap_us)) && unasked;
-        // A wait longer than a round trip ends in a probe of the tail (RFC 8985 section 7).
-        let told = since_ack.0 + JITTER.0 < gap + reaction.0;
-        if gap > srtt.0 || (told && !at_first_pace) {
+        // A gap longer than a round trip ends in a tail loss probe (RFC 8985 section 7).
+        let by_ack = since_ack.0 + JITTER.0 < gap + reaction.0;
+        if gap > srtt.0 || (by_ack && !at_first_pace) {
             self.answers = self.answers.saturating_add(1);
             return false;
         }
-        // Now and then an acknowledgement is missing in a capture.
+        // Captures miss an acknowledgement now and then.
         if std::mem::take(&mut self.answers) > PACED_ANSWERS {
             self.evenly = 0;
         }
@@ -129,13 +129,13 @@ impl Pacing {
         self.evenly >= PACED_RUN
     }
 
-    /// New `segments` leave in slow start with this `window`.
+    /// New `segments` are sent in slow start with this `window`.
     pub(super) fn spread(&mut self, window: u32, srtt: Option<Micros>, segments: u32) {
         let us = srtt.map_or(0, |srtt| srtt.0 * u64::from(segments) / BY_WINDOW_GAIN / u64::from(window.max(1)));
         self.due_us = if us == 0 { 0 } else { u16::try_from(us + u64::from(self.due_us)).unwrap_or(0) };
     }
 
-    /// Something leaves outside of a slow start.
+    /// Something is sent outside of slow start.
     pub(super) fn forget_spread(&mut self) {
         self.due_us = 0;
     }
@@ -148,13 +148,13 @@ impl Pacing {
         self.by_window = if as_due { self.by_window + 1 } else { self.by_window.saturating_sub(1) };
     }
 
-    /// Whether the kernel paces this sender's window, so that pacing is no evidence of BBR.
+    /// Whether the kernel paces this sender's window, so that pacing is not evidence for BBR.
     pub(super) fn is_by_window(&self) -> bool {
         self.by_window >= BY_WINDOW_RUN
     }
 
-    /// The same of one sent after an idle time and before the first acknowledgement since: what left with `more` behind it, and some time
-    /// later was followed by that, waited for nothing but its pace.
+    /// The same after an idle time and before the first acknowledgement since: a segment that left `more` behind and was followed by it
+    /// some time later was paced.
     pub(super) fn paces_unanswered(
         &mut self,
         at: Timestamp,
@@ -187,7 +187,7 @@ mod tests {
 
     const SRTT: Option<Micros> = Some(Micros(100_000));
 
-    /// Bursts with these times in between; an acknowledgement, of new data or not, right before each that has one.
+    /// Bursts with these gaps; an acknowledgement, of new data or not, right before each that has one.
     fn paced(reaction_us: u64, bursts: &[(u64, bool)]) -> bool {
         let mut pacing = Pacing::default();
         let reaction = Some(Micros(reaction_us));
@@ -206,10 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_waits_evenly_for_nothing_paces() {
+    fn a_sender_with_even_gaps_paces() {
         let evenly = [(2_000, false); 6];
         assert!(paced(50, &evenly));
-        assert!(!paced(10_000, &evenly), "from afar an answer varies by more");
+        assert!(!paced(10_000, &evenly), "at a distance an answer varies by more");
         assert!(paced(10_000, &[(6_000, false); 6]));
         assert!(!paced(50, &[2_000, 3_000, 2_000, 1_000, 4_000, 2_500].map(|gap| (gap, false))), "an application");
         assert!(!paced(50, &[(2_000, true); 6]), "each answers an acknowledgement");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_as_far_apart_as_bbr_first_puts_them_are_its_pace_whatever_is_heard() {
+    fn bursts_with_bbrs_first_spacing_are_its_pace_despite_acknowledgements() {
         let paced_after = |handshake: Option<Micros>, gaps_us: &[u64], since_ack_us: u64| {
             let mut pacing = Pacing::default();
             if let Some(rtt) = handshake {
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_window_spread_over_the_round_trip_as_the_kernel_does_it_is_not_a_pace_of_its_own() {
-        // A flight of bursts of two, `gain_percent` of 20 segments a round trip; acknowledgements come 1.3 ms apart.
+        // A flight of bursts of two, `gain_percent` of 20 segments per round trip; acknowledgements come 1.3 ms apart.
         let by_window = |gain_percent: u64, grows: bool| {
             let mut pacing = Pacing::default();
             let mut at_us = 1_000_000;
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_first_flight_that_leaves_evenly_with_more_behind_each_segment_is_paced() {
-        // `quiet_us`: since the last acknowledgement, when the flight began; the pause before each segment, and whether more waits behind it.
+        // `quiet_us`: since the last acknowledgement, at the start of the flight; the gap before each segment, and whether data is queued.
         let paces = |reaction: Option<Micros>, quiet_us: u64, segments: &[(u64, bool)]| {
             let mut pacing = Pacing::default();
             let mut at_us = 1_000_000;
@@ -287,7 +287,7 @@ mod tests {
         assert!(!paces(near, 5_000_000, &[3_000, 4_000, 2_000, 5_000, 3_000].map(|gap| (gap, true))), "a busy host");
         assert!(!paces(near, 5_000_000, &[(40, true); 5]), "one burst");
         assert!(!paces(near, 5_000_000, &[(150_000, true); 5]), "probes of the tail");
-        assert!(!paces(None, 5_000, &evenly), "one may be on its way: how far the sender is, nobody knows");
+        assert!(!paces(None, 5_000, &evenly), "one may be on its way: the distance is unknown");
         assert!(paces(None, 50_000, &evenly));
     }
 }

@@ -1,5 +1,4 @@
-//! What each packet does to the replica: segments sent, among them small ones, acknowledgements, the ends of
-//! recovery.
+//! The effect of each packet on the replica: segments sent, small ones among them, acknowledgements, the ends of recovery.
 
 use smallvec::SmallVec;
 use spand_proto::units::{Bytes, Micros, Timestamp};
@@ -17,7 +16,7 @@ use crate::flow::sequence::low_half;
 use crate::mem::allocated_for;
 use crate::types::{Limiter, Phase};
 
-/// A sender keeps its window over idle times if it did so this often: a gap of the capture can look like the first.
+/// Idle times over which a sender keeps its window before this is assumed: a gap of the capture can look like the first.
 const KEEPS_WINDOW: u8 = 2;
 
 impl Shadow {
@@ -41,10 +40,10 @@ impl Shadow {
             self.small.sent(self.nxt, (self.mss - sent.new_bytes % self.mss) % self.mss);
         }
         self.arrive(at);
-        // What the sender has not heard of yet is still outstanding to it.
+        // Bytes whose acknowledgement has not reached the sender are outstanding to it.
         let (least_unknown, unknown) = self.clock.unknown_bytes(self.delivered_bytes);
         let pipe = self.packets(sent.pipe.saturating_add(unknown));
-        // What shows a larger window must be in the network for certain.
+        // Only what is certainly in the network shows a larger window.
         let least_pipe =
             if least_unknown == unknown { pipe } else { self.packets(sent.pipe.saturating_add(least_unknown)) };
         let probe = sent.new_bytes > 0 && self.is_probe_beyond(sent, least_pipe, since_sent);
@@ -52,8 +51,8 @@ impl Shadow {
         let least_seen = least_pipe.saturating_sub(probe.into());
         let clocked = sent.new_bytes > 0 && self.note_signs(at, sent, least_seen, idle, receiver_full);
         self.note_pace(at, sent);
-        // A first flight above the window it should have had: how large that really was is not known, and so neither
-        // whether the sender filled it. A start on our advice that carries a whole transfer looks like this.
+        // A first flight above the expected window: how large the window was is unknown, and so is whether the sender filled it. A
+        // start on our advice that carries a whole transfer looks like this.
         let window_unknown = self.first_flight && f64::from(pipe) > self.best_whole();
         if self.restarted > 0 && self.first_flight && !sent.advised {
             self.weigh_restart(least_seen);
@@ -69,7 +68,7 @@ impl Shadow {
                 } else if unknown == 0 && !probe {
                     self.weigh_sent_in_recovery(pipe);
                 }
-                // Neither lets more into the network than it had before.
+                // Neither increases the bytes in the network.
                 if self.pipe_at_loss > 0 && least_pipe > u32::from(self.pipe_at_loss) + 1 {
                     self.weigh_back_off(at, least_pipe);
                 }
@@ -100,7 +99,7 @@ impl Shadow {
             );
         }
         if sent.new_bytes > 0 {
-            // Its window did not grow by those yet.
+            // Its window has not grown by those yet.
             let ahead = if unknown > 0 && self.phase() == Phase::SlowStart { ahead } else { 0 };
             let filled = self.known && f64::from(pipe.saturating_add(ahead)) >= self.best_whole();
             let filled = filled && !window_unknown;
@@ -119,7 +118,7 @@ impl Shadow {
             let let_go = clocked && self.leaning.best() != Flavour::Bbr;
             self.held.on_sent(at, stand, let_go, self.round());
             if unknown > 0 && stand == Stand::Full {
-                // What passed the tap makes room in a moment.
+                // Acknowledgements that passed the tap make room in a moment.
                 self.held.on_ack(at);
             }
             self.transfer.on_sent(sent.pipe.saturating_add(unknown), ahead);
@@ -149,8 +148,8 @@ impl Shadow {
         if let State::Recovery(point) | State::Loss { until: point, .. } = self.state
             && una > point
         {
-            // Mostly told before. A reduction after a mark lasts until something sent after it is acknowledged.
-            self.weigh_answer_to_mark(at);
+            // Mostly detected before. A reduction after an ECN echo lasts until data sent after it is acknowledged.
+            self.weigh_cwr(at);
             self.leave_recovery();
         }
         if newly_bytes > 0 {
@@ -192,7 +191,7 @@ impl Shadow {
                 pipe_bytes: acked.pipe,
                 reaction: self.clock.reaction(),
                 mss: self.mss,
-                recovering: acked.repairs || (self.state != State::Open && !self.by_mark),
+                recovering: acked.repairs || (self.state != State::Open && !self.by_ecn),
                 timed_out: matches!(self.state, State::Loss { .. }),
                 lost_bytes: acked.lost_bytes,
                 ever_lost_bytes: acked.ever_lost_bytes,
@@ -222,12 +221,12 @@ impl Shadow {
     pub fn on_recovery_end(&mut self, at: Timestamp, _pipe: u64) {
         if self.state != State::Open {
             self.settle_end();
-            self.weigh_answer_to_mark(at);
+            self.weigh_cwr(at);
             self.leave_recovery();
         }
     }
 
-    /// The last reduction proved wrong (DSACK, timestamps): the sender takes it back.
+    /// The last reduction was spurious (DSACK, timestamps): the sender undoes it.
     pub fn on_undo(&mut self, _at: Timestamp) {
         self.settle_end();
         self.reno.cwnd.undo();
@@ -241,19 +240,19 @@ impl Shadow {
         self.clock.break_run();
     }
 
-    /// Whether the replica's window is what held a sender that its window held. In slow start every acknowledgement opens it, and from
-    /// afar it is not known which of them the sender had heard of: only a pipe as large bears it out.
-    fn vouches(&self, phase: Phase) -> bool {
+    /// Whether the replica's window is that of a window-limited sender. In slow start every acknowledgement opens it, and for a distant tap
+    /// it is unknown which of them had reached the sender: only an equal pipe confirms it.
+    fn confirms_window(&self, phase: Phase) -> bool {
         phase != Phase::SlowStart || self.rounds.recent().filled || self.clock.is_beside()
     }
 
-    /// Takes down how the sender was when it sent the last new byte. Called before anything but new bytes changes that.
+    /// Records the sender's state when it sent the last new byte. Called before anything but new bytes changes it.
     pub(super) fn settle_end(&mut self) {
         if std::mem::take(&mut self.transfer.end_waits) {
             let (limiter, phase) = (self.limiter(self.last_sent.get().unwrap_or_default()), self.phase());
             let window_segments = (self.best_segments() - f64::from(self.transfer.ahead)).max(1.0);
             let limiter = match limiter {
-                Limiter::Window if !self.vouches(phase) => Limiter::Unknown,
+                Limiter::Window if !self.confirms_window(phase) => Limiter::Unknown,
                 limiter => limiter,
             };
             self.transfer.end = Some(TransferEnd { window_segments, limiter, phase });
@@ -308,9 +307,9 @@ impl Shadow {
         self.transfer.on_growth(earned);
     }
 
-    /// Leaving a reduction forgets its round trip; where a mark began it, that says first how it was clocked.
-    fn weigh_answer_to_mark(&mut self, at: Timestamp) {
-        if self.answers_mark() {
+    /// The end of a reduction clears its round trip; if an ECN echo began it, its clocking is weighed first.
+    fn weigh_cwr(&mut self, at: Timestamp) {
+        if self.in_cwr() {
             self.weigh_clocking(at, self.rounds.current);
         }
     }
@@ -329,10 +328,10 @@ impl Shadow {
     }
 }
 
-/// Small segments at a time; at the limit the newest two are taken together, and acknowledged together.
+/// Small segments kept; at the limit the newest two are merged, and acknowledged together.
 const SMALL_ENTRIES: usize = 6;
 
-/// A small segment: where it ends, and what it lacks to the full size.
+/// A small segment: its end, and the bytes that it lacks to the full size.
 #[derive(Clone, Copy, Debug)]
 struct Small {
     /// Low half of its end's position in the stream.
@@ -340,7 +339,7 @@ struct Small {
     lacks_bytes: u32,
 }
 
-/// Segments below the full size that are outstanding, in order of sequence: senders count packets, the scoreboard counts bytes.
+/// Outstanding segments below the full size, in order of sequence: senders count packets, the scoreboard counts bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SmallSegments {
     /// Most transfers have one, their last.
@@ -373,7 +372,7 @@ impl SmallSegments {
         lacked
     }
 
-    /// Memory beside its own.
+    /// Memory allocated beside it.
     pub(super) fn held_bytes(&self) -> usize {
         if self.entries.spilled() { allocated_for::<Small>(self.entries.capacity()) } else { 0 }
     }

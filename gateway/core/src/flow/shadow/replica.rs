@@ -1,8 +1,7 @@
-//! One replica of a loss-based sender: a window, the law it follows (Reno's is here), and whether the sender used what it had.
+//! A replica of a loss-based sender: a window, its congestion control (Reno's is here), and whether the sender used the window.
 //!
-//! The state machine is Linux's (`tcp_cong_control`): grow on cumulative progress when the window was used, take the
-//! law's threshold at a loss, reduce to it in recovery ([`Reduction`]), begin anew after a
-//! timeout.
+//! The state machine is Linux's (`tcp_cong_control`): grow on cumulative progress if the window was used, take `ssthresh`
+//! from the congestion control at a loss, reduce to it in recovery ([`Reduction`]), restart after a timeout.
 
 use spand_proto::units::{Micros, Timestamp};
 
@@ -23,20 +22,20 @@ pub(super) struct Progress {
     pub(super) spread: bool,
 }
 
-/// What tells one loss-based congestion control from another.
+/// The operations of a loss-based congestion control (`struct tcp_congestion_ops`).
 pub(super) trait Law {
-    /// Looks at an acknowledgement before the window grows; true ends slow start.
+    /// Processes an acknowledgement before the window grows; true ends slow start.
     fn observe(&mut self, _progress: &Progress, _cwnd: &Cwnd) -> bool {
         false
     }
 
-    /// Acknowledged segments that one more segment of window costs in congestion avoidance.
+    /// Acknowledged segments per segment of growth in congestion avoidance.
     fn price(&mut self, at: Timestamp, cwnd: &Cwnd, acked_segments: f32) -> u32;
 
     /// The threshold after a loss.
     fn reduced(&mut self, cwnd: &Cwnd) -> u32;
 
-    /// A timeout makes it forget what it knew of the path.
+    /// A timeout clears its state of the path.
     fn timed_out(&mut self) {}
 
     /// Sending resumes after `idle` with nothing outstanding.
@@ -45,23 +44,23 @@ pub(super) trait Law {
     /// The sender answered an acknowledgement within the window.
     fn stayed_within(&mut self) {}
 
-    /// Whether it left slow start on its own and nothing bears that out yet.
-    fn doubts_avoidance(&self) -> bool {
+    /// Whether it left slow start without a loss, and that is not yet confirmed.
+    fn exit_unconfirmed(&self) -> bool {
         false
     }
 
-    /// Whether it grows as in slow start although that is over: no loss has shown the size of the path.
-    fn explores(&self) -> bool {
+    /// Whether no loss has shown the size of the path: until then it grows about as in slow start.
+    fn before_first_loss(&self) -> bool {
         false
     }
 
-    /// The sender went beyond the window; true where a slow-start end of its own was wrong.
-    fn surpassed(&mut self) -> bool {
+    /// The sender exceeded the window; returns whether a slow-start exit without a loss was wrong.
+    fn exceeded(&mut self) -> bool {
         false
     }
 }
 
-/// Reno (RFC 5681): one segment per window acknowledged, half after a loss. It keeps nothing beside the window.
+/// Reno (RFC 5681): one segment per window acknowledged, half after a loss. It has no state of its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reno;
 
@@ -75,24 +74,24 @@ impl Law for Reno {
     }
 }
 
-/// Segments, and part of the window, that a full one may lack: what it grew by since, and what waits for the rest of a burst.
+/// Segments, and part of the window, that a full one may lack: recent growth, and what waits for the rest of a burst.
 const HELD_BACK: u32 = 1;
 const HELD_BACK_PART: u32 = 64;
-/// Segments that a window has to grow by before it says something that its sender follows: BBR's pipe moves by a few.
+/// Segments of growth from which on it is evidence that the pipe follows: BBR's pipe changes by a few.
 const GROWN_LEAST: u32 = 6;
 
-/// A window that follows a law.
+/// A window with its congestion control.
 #[derive(Clone, Debug)]
 pub(super) struct Replica<L> {
     pub(super) cwnd: Cwnd,
     pub(super) usage: Usage,
     pub(super) law: L,
-    /// Segments by which what the packets show put it right since this round trip began.
+    /// Segments by which the packets corrected it in this round trip.
     corrected: u8,
-    /// Where its growth began that its sender has followed since, to the segment and with nothing that had to put it right; 0 where it
-    /// does not.
+    /// Window at which the growth began that the pipe has followed since, to the segment and without corrections; 0 if it does not
+    /// follow.
     fits_from: u16,
-    /// It grew by more than chance in that time.
+    /// It grew by at least [`GROWN_LEAST`] in that time.
     fits: bool,
 }
 
@@ -103,10 +102,10 @@ impl<L: Law> Replica<L> {
 
     /// Whether the sender is, or may still be, in slow start.
     pub(super) fn in_slow_start(&self) -> bool {
-        self.cwnd.in_slow_start() || self.law.doubts_avoidance()
+        self.cwnd.in_slow_start() || self.law.exit_unconfirmed()
     }
 
-    /// The law looks at an acknowledgement that measured a round trip, whatever else it does (`pkts_acked`).
+    /// The congestion control processes an acknowledgement that measured a round trip (`pkts_acked`).
     pub(super) fn observe(&mut self, progress: &Progress) {
         if self.law.observe(progress, &self.cwnd) {
             self.cwnd.end_slow_start();
@@ -128,10 +127,10 @@ impl<L: Law> Replica<L> {
         let before = self.cwnd.segments();
         let price = self.law.price(progress.at, &self.cwnd, left);
         self.cwnd.avoid(price, left);
-        if self.law.explores() { 0.0 } else { (self.cwnd.segments() - before).max(0.0) }
+        if self.law.before_first_loss() { 0.0 } else { (self.cwnd.segments() - before).max(0.0) }
     }
 
-    /// A loss or mark: the law's threshold holds from here on, the window follows the pipe until recovery ends.
+    /// A loss or ECN echo sets `ssthresh`; the window follows the pipe until recovery ends.
     pub(super) fn enter_recovery(&mut self) {
         let threshold = self.law.reduced(&self.cwnd);
         self.cwnd.reduce(threshold);
@@ -148,9 +147,9 @@ impl<L: Law> Replica<L> {
         self.cwnd.set(self.cwnd.threshold());
     }
 
-    /// A timeout; `anew` where no reduction was under way.
-    pub(super) fn time_out(&mut self, anew: bool) {
-        if anew {
+    /// A timeout; `reduces` if no reduction was under way.
+    pub(super) fn time_out(&mut self, reduces: bool) {
+        if reduces {
             let threshold = self.law.reduced(&self.cwnd);
             self.cwnd.reduce(threshold);
         }
@@ -166,8 +165,8 @@ impl<L: Law> Replica<L> {
         self.law.resumed(at, idle);
     }
 
-    /// A round trip is over in which up to `pipe_segments` were in the network; returns whether they followed its growth in congestion
-    /// avoidance once more.
+    /// A round trip ended with up to `pipe_segments` in the network; returns whether these followed the growth in congestion
+    /// avoidance again.
     pub(super) fn follows(&mut self, pipe_segments: u32) -> bool {
         let (whole, slack) = (self.cwnd.whole(), self.slack());
         let avoids = self.cwnd.has_threshold() && !self.cwnd.in_slow_start();
@@ -194,12 +193,12 @@ impl<L: Law> Replica<L> {
         HELD_BACK + self.cwnd.whole() / HELD_BACK_PART
     }
 
-    /// Whether its sender follows its growth.
+    /// Whether the pipe follows its growth.
     pub(super) const fn fits(&self) -> bool {
         self.fits
     }
 
-    /// The packets show a larger window; returns by how much of the replica's it was wrong.
+    /// The packets show a larger window; returns the error as part of the replica's.
     pub(super) fn raise(&mut self, pipe_segments: u32) -> f64 {
         if pipe_segments <= self.cwnd.whole() {
             return 0.0;
@@ -208,14 +207,14 @@ impl<L: Law> Replica<L> {
         let was_slow_start = self.cwnd.in_slow_start();
         self.note_correction(pipe_segments);
         self.cwnd.set(pipe_segments);
-        if !was_slow_start && self.law.surpassed() {
+        if !was_slow_start && self.law.exceeded() {
             self.cwnd.forget_threshold();
         }
         wrong
     }
 
-    /// The packets show a window that is smaller by more than a burst may hold back; returns by how much of the
-    /// replica's it was wrong. `ahead`: segments acknowledged at the tap of which the sender does not know yet.
+    /// The packets show a window that is smaller by more than a burst; returns the error as part of the replica's. `ahead`:
+    /// segments whose acknowledgements are on their way from the tap.
     pub(super) fn lower(&mut self, pipe_segments: u32, ahead: u32, srtt: Option<Micros>) -> f64 {
         if pipe_segments.saturating_add(self.held_back(ahead, srtt)) >= self.cwnd.whole() {
             return 0.0;
@@ -230,8 +229,8 @@ impl<L: Law> Replica<L> {
         wrong
     }
 
-    /// Segments that a window-limited sender may lack: those it holds back to fill a burst (`tcp_tso_should_defer`): one where the
-    /// window hardly moves; in slow start what goes out in a millisecond at twice the window per round trip.
+    /// Segments that a window-limited sender may lack while it waits for a burst (`tcp_tso_should_defer`): one if the window
+    /// hardly moves; in slow start those of a millisecond at twice the window per round trip.
     fn held_back(&self, ahead: u32, srtt: Option<Micros>) -> u32 {
         match srtt {
             Some(srtt) if self.cwnd.in_slow_start() => {

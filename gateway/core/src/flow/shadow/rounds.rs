@@ -1,4 +1,4 @@
-//! What a sender did, by round trip: one ends when the highest byte sent at its start is acknowledged. What held it back is said by
+//! A sender's events by round trip: one ends when the highest byte sent at its start is acknowledged. What limited it is kept by
 //! time, in [`super::held`].
 
 /// What happened in one round trip.
@@ -9,13 +9,13 @@ pub(super) struct Signs {
     pub(super) filled: bool,
     /// One more segment would not have fitted the peer's window.
     pub(super) receiver_full: bool,
-    /// A segment below the full size, or nothing outstanding when there was something new to send: the application had no more.
+    /// A segment below the full size, or new data with nothing outstanding: the application had no more data.
     pub(super) ran_dry: bool,
-    /// The application's write ended with one of the next: it may have had no more for a while.
+    /// The application's write ended with a segment of the next one: it may have had no data for a while.
     pub(super) pushed: bool,
     /// Full-sized segments of new data.
     pub(super) full_sized: u16,
-    /// Those among them that an acknowledgement let go.
+    /// Those of them that an acknowledgement released.
     pub(super) clocked: u16,
     /// Largest pipe in segments.
     pub(super) pipe_max_segments: u32,
@@ -35,11 +35,11 @@ impl Signs {
     }
 }
 
-/// Round trips after a change of the pipe in which a sender still counts as looking for more, and round trips without
-/// one after which it does not look at all: BBR tries more in one of eight.
+/// Round trips after a change of the pipe in which a sender still counts as probing for more, and round trips without
+/// a change after which it does not probe at all: BBR probes in one of eight.
 const SEARCH_ROUNDS: u8 = 3;
 const STILL_ROUNDS: u8 = 24;
-/// Of a pipe of up to so many segments that quarter may be two, a tenth or less.
+/// Up to this pipe, in segments, that quarter may be two, a tenth or less.
 const SMALL_PIPE: u32 = 30;
 
 /// Round trips of one sender.
@@ -47,11 +47,11 @@ const SMALL_PIPE: u32 = 30;
 pub(super) struct Rounds {
     pub(super) current: Signs,
     last: Option<Signs>,
-    /// The last new segment was one after which the application had no more.
+    /// After the last new segment the application had no more data.
     pub(super) dry: bool,
-    /// In the current one the sender was seen to pace.
+    /// In the current one the sender was seen pacing.
     pub(super) paced: bool,
-    /// Largest pipe of the round trip in which it last changed, in segments; 0 before the first.
+    /// Largest pipe of the round trip of its last change, in segments; 0 before the first.
     changed_pipe_segments: u32,
     /// Round trips since.
     still: u8,
@@ -87,7 +87,7 @@ impl Rounds {
         }
     }
 
-    /// Whether the largest pipe changed lately.
+    /// Whether the largest pipe changed recently.
     pub(super) fn searching(&self) -> bool {
         self.still < SEARCH_ROUNDS
     }
@@ -97,7 +97,7 @@ impl Rounds {
         self.still > STILL_ROUNDS
     }
 
-    /// Forgets what was before a change of the window.
+    /// Clears the state from before a change of the window.
     pub(super) fn forget(&mut self, nxt: u64) {
         *self = Self {
             end: nxt,

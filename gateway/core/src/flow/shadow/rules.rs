@@ -1,4 +1,4 @@
-//! The rules by which packets speak for or against a replica.
+//! The rules of evidence for and against a replica.
 
 use spand_proto::units::{Micros, Timestamp};
 
@@ -10,59 +10,57 @@ use super::rounds::Signs;
 use super::{Shadow, State};
 use crate::types::Limiter;
 
-/// With less room than this in the peer's window, in segments, a sender waits: it sends bursts of two at least.
+/// With less room than this in the peer's window, in segments, a sender waits: its bursts have two at least.
 const RECEIVER_ROOM: u64 = 2;
-/// Full-sized segments in a round trip from which on the largest pipe of it says something.
+/// Full-sized segments in a round trip from which on its largest pipe is evidence.
 const FILLING_LEAST: u16 = 3;
-/// Part by which, and segments by how many, a full window may look smaller than it is: what it grew by since, and what waits
-/// to go out in one burst.
+/// Part of a full window, and segments of it, that the pipe may lack: recent growth, and what waits for a burst.
 const FILLING_SLACK: f64 = 0.1;
 const BURST_HELD_BACK: f64 = 2.0;
-/// A sender with a pipe of at least so many segments at a loss, and of at most the first part of them in a round trip after
-/// it, which is what Reno or CUBIC would make of it, backed off; with the second part or more it did not.
+/// Pipe at a loss from which on the pipe of a later round trip is evidence: up to the first part of it, as after a reduction by Reno
+/// or CUBIC, the sender reduced; from the second part on it did not.
 const BACK_OFF_LEAST: f64 = 5.0;
 const BACK_OFF_PART: f64 = 0.82;
 const STAYED_PART: f64 = 0.9;
-/// Round trips, as part of the window in segments, in which neither of them grows back that far: they need about twice as many.
+/// Round trips, as part of the window in segments, in which neither of them grows back that far: they take about twice as many.
 const GROWN_BACK: f64 = 0.2;
-/// Up to so many segments Reno and CUBIC back off to the same window; from so many on their windows differ by two or more.
+/// Up to the first number of segments Reno and CUBIC reduce to equal windows; from the second on these differ by two or more.
 const ALIKE_UP_TO: f64 = 2.0;
-const TELLING_FROM: f64 = 10.0;
+const DISTINCT_FROM: f64 = 10.0;
 /// A first flight counts as larger than a restarted window from this part of it on.
 const RESTART_SLACK_PART: u32 = 4;
-/// Segments that a filled window may lack where nothing is held back for a burst.
+/// Segments that a filled window may lack if nothing waits for a burst.
 const FILLED_NEARLY: f64 = 1.0;
 const FILLED_PART: f64 = 0.05;
 const BACK_OFF_WEIGHT: f64 = 0.2;
 const STAYED_WEIGHT: f64 = 0.15;
-/// A pipe outside of what the replica of BBR allows speaks against BBR up to this, however far outside: after a loss it is the replica
-/// that is wrong, often.
+/// Evidence against BBR, at most, of a pipe outside the range of the BBR replica: after a loss the replica is often wrong.
 const BBR_WRONG_MOST: f64 = 0.15;
-/// Contradiction of a round trip whose pipe is off by as much as it is large.
+/// Evidence of a round trip whose pipe is off by its own size.
 const FILLING_WEIGHT: f64 = 0.5;
-/// How much it says that a pipe follows a window's growth.
+/// Evidence of a pipe that follows a window's growth.
 const GROWTH_WEIGHT: f64 = 0.75;
-/// Pipe before a loss from which on what is sent in the recovery says something; parts of what arrives that are sent by a sender that
-/// backs off, and by one that does not; and how much that says.
+/// Pipe before a loss from which on segments sent in recovery are evidence; parts of the segments delivered that are sent by a sender
+/// that reduces, and by one that does not; and the weight of that evidence.
 const REDUCTION_LEAST: u32 = 16;
 const REDUCED_PART: f64 = 0.8;
 const CONSERVED_PART: f64 = 0.95;
-const REDUCTION_TELLS: f64 = 1.0;
-/// Part of what a window is wrong by in recovery that counts: many acknowledgements tell the same there.
+const REDUCTION_EVIDENCE: f64 = 1.0;
+/// Part of a window's error in recovery that counts: there many acknowledgements repeat the evidence.
 const REDUCTION_WEIGHT: f64 = 0.25;
-/// From this part of a window on, and by so much of it, a pipe that acknowledgements show to be smaller says that the sender is neither
-/// Reno nor CUBIC: less is what a burst holds back.
+/// Part of a window from which on a smaller pipe, by the acknowledgements, is evidence against Reno and CUBIC, and its weight: a
+/// smaller difference may wait for a burst.
 const LOWERED_LEAST: f64 = 0.1;
 const LOWERED_WEIGHT: f64 = 0.1;
 
 impl Shadow {
-    /// Whether one more segment would not fit the peer's window, as the sender knows it: `unknown` bytes more are acknowledged than that.
+    /// Whether one more segment would exceed the peer's window as of the sender, which `unknown` acknowledged bytes have not reached.
     pub(super) fn receiver_is_full(&self, sent: &Sent, unknown: u64) -> bool {
         let needed = sent.flight.saturating_add(unknown).saturating_add(RECEIVER_ROOM * u64::from(self.mss));
         sent.peer_window.is_some_and(|window| window < needed)
     }
 
-    /// Takes down what a segment of new data shows; returns whether an acknowledgement let it go.
+    /// Records the signs of a segment of new data; returns whether an acknowledgement released it.
     pub(super) fn note_signs(
         &mut self,
         at: Timestamp,
@@ -71,7 +69,7 @@ impl Shadow {
         idle: bool,
         receiver_full: bool,
     ) -> bool {
-        let open = self.state == State::Open || self.answers_mark();
+        let open = self.state == State::Open || self.in_cwr();
         if idle {
             self.first_flight = true;
         }
@@ -101,8 +99,8 @@ impl Shadow {
         }
     }
 
-    /// Whether new data is a tail loss probe, which may go one segment beyond the window (RFC 8985 section 7.3). Linux sends it two
-    /// round trips after it last sent or was acknowledged anything, or when the lowest segment times out, if that is sooner
+    /// Whether new data is a tail loss probe, which may exceed the window by one segment (RFC 8985 section 7.3). Linux sends it two round
+    /// trips after the last segment or acknowledgement, or when the lowest segment times out, if that is sooner
     /// (`tcp_schedule_loss_probe`).
     pub(super) fn is_probe_beyond(&self, sent: &Sent, pipe: u32, since_sent: Option<Micros>) -> bool {
         let beyond = f64::from(pipe) - self.best_whole();
@@ -127,7 +125,7 @@ impl Shadow {
         }
         let (reno, cubic) = (&mut self.reno.cwnd, &mut self.cubic.cwnd);
         let restarted = u32::from(self.restarted);
-        // An acknowledgement that the capture missed makes a flight look a little larger.
+        // An acknowledgement missed by the capture makes a flight look a little larger.
         if pipe > restarted + restarted / RESTART_SLACK_PART && pipe <= reno.prior().max(cubic.prior()) {
             reno.undo();
             cubic.undo();
@@ -135,7 +133,7 @@ impl Shadow {
         }
     }
 
-    /// Both replicas wrong alike says something of the replicas, not of the sender: only what sets them apart counts.
+    /// An equal error of both replicas is theirs, not evidence of the sender: the difference counts.
     pub(super) fn weigh_raise(&mut self, pipe: u32) {
         let (reno, cubic) = (self.reno.raise(pipe), self.cubic.raise(pipe));
         let bbr = self.bbr.as_mut().map_or(0.0, |bbr| bbr.raise(pipe));
@@ -151,15 +149,15 @@ impl Shadow {
         let (reno, cubic) = (self.reno.lower(pipe, ahead, srtt), self.cubic.lower(pipe, ahead, srtt));
         self.cubic.law.stayed_within();
         self.known = true;
-        // Neither backs off without a cause; BBR does, once its path is measured, and to find the shortest round trip.
+        // Neither reduces without a cause; BBR does, once its path is measured, and in `PROBE_RTT`.
         if avoids && reno.min(cubic) >= LOWERED_LEAST {
             self.lean_to_bbr(LOWERED_WEIGHT * reno.min(cubic));
         }
         self.compare(reno, cubic);
     }
 
-    /// Rule 4: a sender that its window holds back fills it. BBR has at least its share of the path in the network, and at
-    /// most its window.
+    /// Rule 4: a window-limited sender fills its window. BBR has at least its share of the path in the network, and at most its
+    /// window.
     pub(super) fn weigh_filling(&mut self, at: Timestamp, ended: Signs) {
         let judged = ended.full_sized >= FILLING_LEAST && !ended.ran_dry && !ended.receiver_full;
         if self.state != State::Open || !judged {
@@ -171,7 +169,7 @@ impl Shadow {
             FILLING_WEIGHT * (least - pipe).max(pipe - most).max(0.0) / pipe.max(1.0)
         };
         let (reno, cubic) = (f64::from(self.reno.cwnd.whole()), f64::from(self.cubic.cwnd.whole()));
-        // Where one of them is filled to the segment, the other has no excuse.
+        // If one of them is filled to the segment, the other one's tolerance is small, too.
         let near = reno.min(cubic) - pipe <= FILLED_NEARLY;
         let (slack, held_back) = if near { (0.0, FILLED_NEARLY) } else { (FILLING_SLACK, BURST_HELD_BACK) };
         let (reno, cubic) = (outside(reno, reno, slack, held_back), outside(cubic, cubic, slack, held_back));
@@ -181,7 +179,7 @@ impl Shadow {
             }
             _ => 0.0,
         };
-        // A pipe that fills neither window speaks for an application at a steady rate as for anything else.
+        // A pipe that fills neither window may come from an application with a steady rate.
         let neither = reno.min(cubic);
         if neither <= 0.0 {
             self.compare(reno, cubic);
@@ -190,7 +188,7 @@ impl Shadow {
         self.weigh_back_off(at, ended.pipe_max_segments);
     }
 
-    /// Rule 5: Reno and CUBIC back off at a loss or mark, BBR does not. `pipe_segments`: the largest pipe since.
+    /// Rule 5: Reno and CUBIC reduce at a loss or ECN echo, BBR does not. `pipe_segments`: the largest pipe since.
     pub(super) fn weigh_back_off(&mut self, at: Timestamp, pipe_segments: u32) {
         let (before, after) = (f64::from(std::mem::take(&mut self.pipe_at_loss)), f64::from(pipe_segments));
         if before < BACK_OFF_LEAST || !self.clock.is_near(self.rto.srtt()) {
@@ -207,8 +205,8 @@ impl Shadow {
         }
     }
 
-    /// Rule 8: a sender whose pipe grows as the window of Reno or CUBIC does in congestion avoidance, to the segment, runs that, whether or
-    /// not something paces what it sends. BBR's pipe stays where it is, or grows by a quarter.
+    /// Rule 8: a sender whose pipe grows as the window of Reno or CUBIC does in congestion avoidance, to the segment, runs that, even if
+    /// its segments are paced. BBR's pipe is constant, or grows by a quarter.
     pub(super) fn weigh_growth(&mut self, ended: Signs) {
         if self.state != State::Open || ended.full_sized < FILLING_LEAST || ended.receiver_full || ended.ran_dry {
             return;
@@ -225,8 +223,8 @@ impl Shadow {
         self.reno.fits() || self.cubic.fits()
     }
 
-    /// Rule 9: in the first round trip of a recovery Reno and CUBIC send half or two thirds of what arrives
-    /// ([`super::cwnd::Reduction`]), as long as more is in the network than they reduce to; BBR while it starts up sends all of it
+    /// Rule 9: in the first round trip of a recovery Reno and CUBIC send half or two thirds of what is delivered
+    /// ([`super::cwnd::Reduction`]) while the pipe is above `ssthresh`; BBR in STARTUP sends all of it
     /// (`bbr_set_cwnd_to_recover_or_restore`).
     pub(super) fn weigh_reduction(&mut self, at: Timestamp, pipe_bytes: u64) {
         let before = u32::from(self.pipe_at_loss);
@@ -236,7 +234,7 @@ impl Shadow {
         let bbr_starts = self.bbr.as_ref().is_none_or(|bbr| bbr.starting());
         if !self.after_loss.as_mut().is_some_and(|after_loss| after_loss.judges())
             || before < REDUCTION_LEAST
-            || self.by_mark
+            || self.by_ecn
             || !bbr_starts
             || (self.rounds.dry && self.held.limiter(at, self.round()) != Limiter::Window)
             || self.rounds.current.receiver_full
@@ -246,15 +244,15 @@ impl Shadow {
         }
         let (sent, delivered, pipe) = (f64::from(sent), f64::from(delivered), f64::from(self.packets(pipe_bytes)));
         if sent <= delivered * REDUCED_PART {
-            self.lean_to_bbr(-REDUCTION_TELLS);
+            self.lean_to_bbr(-REDUCTION_EVIDENCE);
         } else if sent >= delivered * CONSERVED_PART && pipe >= f64::from(before) * BACK_OFF_PART {
-            self.lean_to_bbr(REDUCTION_TELLS);
+            self.lean_to_bbr(REDUCTION_EVIDENCE);
             self.follow_as_bbr(at);
         }
     }
 
-    /// Rule 7: in recovery a sender fills what its reduction leaves of the window at once, and holds nothing back for a burst
-    /// (`tcp_tso_should_defer`): it is the one that it never goes beyond, and stops at.
+    /// Rule 7: in recovery a sender fills its reduced window at once, and nothing waits for a burst (`tcp_tso_should_defer`): its pipe
+    /// never exceeds that window, and stops at it.
     pub(super) fn weigh_sent_in_recovery(&mut self, pipe: u32) {
         let beyond = |window: u32| f64::from(pipe.saturating_sub(window)) / f64::from(window.max(1));
         let (reno, cubic) = (self.reno.cwnd.whole(), self.cubic.cwnd.whole());
@@ -269,19 +267,19 @@ impl Shadow {
     pub(super) fn weigh_stop_in_recovery(&mut self) {
         let reached = u32::from(std::mem::take(&mut self.reached));
         let (reno, cubic) = (self.reno.cwnd.whole(), self.cubic.cwnd.whole());
-        if reached > 0 && reached == reno.min(cubic) && !self.by_mark {
+        if reached > 0 && reached == reno.min(cubic) && !self.by_ecn {
             let short = |window: u32| f64::from(window - reached) / f64::from(window);
             self.compare(short(reno) * REDUCTION_WEIGHT, short(cubic) * REDUCTION_WEIGHT);
         }
     }
 
-    /// Takes by how much of them the replicas of Reno and CUBIC were wrong. Where windows are small the two hardly differ, and a
-    /// segment more or less says little.
+    /// Weighs the errors of the Reno and CUBIC replicas. Small windows of the two hardly differ, so a segment more or less is little
+    /// evidence.
     pub(super) fn compare(&mut self, reno: f64, cubic: f64) {
-        // Equally wrong, mostly not at all, says nothing.
+        // Equal errors, mostly none, are no evidence.
         if self.known && reno.to_bits() != cubic.to_bits() {
             let window = f64::from(self.reno.cwnd.whole().max(self.cubic.cwnd.whole()));
-            let weight = ((window - ALIKE_UP_TO) / (TELLING_FROM - ALIKE_UP_TO)).clamp(0.0, 1.0);
+            let weight = ((window - ALIKE_UP_TO) / (DISTINCT_FROM - ALIKE_UP_TO)).clamp(0.0, 1.0);
             self.leaning.compare(reno * weight, cubic * weight);
         }
     }

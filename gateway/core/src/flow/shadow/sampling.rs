@@ -1,4 +1,4 @@
-//! What a loss or the end of a transfer says about the window, what is kept for that while it goes on, and what a loss does to it.
+//! Samples of the window at a loss or the end of a transfer, their state in between, and the reduction at a loss.
 
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
@@ -10,27 +10,27 @@ use crate::counters::Ignored;
 use crate::flow::sequence::low_half;
 use crate::types::{Limiter, Phase, SampleReason};
 
-/// Part of the full-sized segments that acknowledgements let go, from which on the pipe before a loss was the window.
+/// Part of the full-sized segments that is ACK-clocked, from which on the pipe before a loss was the window.
 const CLOCKED_BEFORE_LOSS: f64 = 0.8;
 
-/// The transfer that is under way, since everything was last acknowledged: what its end will say (`docs/definitions.md`, "Samples").
+/// The transfer under way, since everything was last acknowledged: the state of its end sample (`docs/definitions.md`, "Samples").
 #[derive(Clone, Debug, Default)]
 pub(super) struct Transfer {
     pub(super) lost: bool,
     /// As of the last new byte; `None` before the first.
     pub(super) end: Option<TransferEnd>,
-    /// A new byte was sent since `end` was taken down: the sender is still as it was then.
+    /// A new byte was sent since `end` was recorded: the sender's state has not changed since then.
     pub(super) end_waits: bool,
-    /// Segments acknowledged at the tap that the sender of the last new byte had not heard of.
+    /// Segments acknowledged at the tap but not yet at the sender when it sent the last new byte.
     pub(super) ahead: u32,
     /// Most bytes in the network.
     pub(super) pipe_max_bytes: u32,
 }
 
-/// The sender when it sent the last new byte so far.
+/// The sender's state when it sent the last new byte.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TransferEnd {
-    /// Its window in segments, plus what acknowledgements earned in congestion avoidance since.
+    /// Its window in segments, plus the growth in congestion avoidance since.
     pub(super) window_segments: f64,
     pub(super) limiter: Limiter,
     pub(super) phase: Phase,
@@ -44,8 +44,8 @@ impl Transfer {
         self.pipe_max_bytes = self.pipe_max_bytes.max(u32::try_from(pipe_bytes).unwrap_or(u32::MAX));
     }
 
-    /// Growth in congestion avoidance. (The last acknowledgements of a slow start double the window with nothing left
-    /// to send; that was never tried, so it does not count.)
+    /// Growth in congestion avoidance. (The last acknowledgements of a slow start double the window with no data left
+    /// to send; that window was never used, so it does not count.)
     pub(super) fn on_growth(&mut self, segments: f64) {
         if let Some(end) = &mut self.end {
             end.window_segments += segments;
@@ -53,10 +53,10 @@ impl Transfer {
     }
 }
 
-/// What follows from the losses of a transfer.
+/// State after the losses of a transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AfterLoss {
-    /// What the last one gives if its sender turns out to run a certain congestion control.
+    /// The sample of the last one, if its sender runs a certain congestion control.
     held: Option<HeldSample>,
     /// One gave a sample.
     sampled: bool,
@@ -66,15 +66,15 @@ pub(super) struct AfterLoss {
     judged: bool,
     /// When the round trip under way began, and what was delivered by then: microseconds and bytes, the low half of each.
     round_began: (u32, u32),
-    /// Most bytes that were delivered in the smallest round-trip time, by the round trips since.
+    /// Most bytes delivered in the smallest round-trip time, by the round trips since.
     carried_bytes: u32,
 }
 
-/// A sample that waits until it is known which congestion control gave it.
+/// A sample that waits until its congestion control is identified.
 #[derive(Clone, Copy, Debug)]
 struct HeldSample {
     sample: ShadowSample,
-    /// CUBIC alone: Reno was in slow start, where a loss gives none.
+    /// Valid for CUBIC alone: Reno was in slow start, where a loss gives no sample.
     of_cubic: bool,
 }
 
@@ -88,7 +88,7 @@ impl AfterLoss {
         Self { round_began: (low_half(at.0 / 1_000), low_half(delivered_bytes)), ..Self::default() }
     }
 
-    /// A round trip is over at which `delivered_bytes` were delivered in all.
+    /// A round trip ends with `delivered_bytes` delivered in all.
     pub(super) fn count_round(&mut self, at: Timestamp, delivered_bytes: u64, min_rtt: Micros) {
         let now = (low_half(at.0 / 1_000), low_half(delivered_bytes));
         let before = std::mem::replace(&mut self.round_began, now);
@@ -101,10 +101,10 @@ impl AfterLoss {
 }
 
 impl Shadow {
-    /// The sender learnt of congestion. `pipe_before` is as just before the first retransmission (or, without one, before the
-    /// reduction), `ever_lost` all bytes deemed lost so far.
+    /// The sender detected congestion. `pipe_before` is as just before the first retransmission (or, without one, before the
+    /// reduction), `ever_lost` all bytes marked lost so far.
     ///
-    /// In congestion avoidance this gives the window just before it, less one segment; the error says why there is no
+    /// In congestion avoidance this gives the window just before it, less one segment; the error is the reason for no
     /// sample, for the caller to count.
     pub fn on_loss(
         &mut self,
@@ -139,12 +139,12 @@ impl Shadow {
         self.leaning.best() == Flavour::Bbr || (self.bbr.is_some() && self.leaning.may_be_bbr())
     }
 
-    /// The sample of the last loss waits for the arrival of the first flight. `said`: what the window alone gives.
+    /// The sample of the last loss waits for the arrival of the first flight. `sample`: that of the window alone.
     #[expect(clippy::cast_possible_truncation, reason = "a window's digits fit")]
-    pub fn await_arrivals(&mut self, said: Option<ShadowSample>) {
+    pub fn await_arrivals(&mut self, sample: Option<ShadowSample>) {
         if let Some(after_loss) = &mut self.after_loss {
             (after_loss.held, after_loss.sampled) = (None, true);
-            let at_most = said.map_or(f32::INFINITY, |said| said.window.bytes() as f32);
+            let at_most = sample.map_or(f32::INFINITY, |sample| sample.window.bytes() as f32);
             let before = after_loss.arriving_at_most;
             after_loss.arriving_at_most = if before > 0.0 { before.min(at_most) } else { at_most };
         }
@@ -155,7 +155,7 @@ impl Shadow {
         self.after_loss.as_ref().is_some_and(|after_loss| after_loss.arriving_at_most > 0.0)
     }
 
-    /// The sample that waited: `arrived` bytes of the first flight did. `None` if the sender may run BBR.
+    /// The sample that waited: `arrived` bytes of the first flight were delivered. `None` if the sender may run BBR.
     pub fn take_arrived(&mut self, arrived: Bytes) -> Option<ShadowSample> {
         let at_most = std::mem::take(&mut self.after_loss.as_mut()?.arriving_at_most);
         if self.may_be_bbr() {
@@ -171,8 +171,8 @@ impl Shadow {
 
     /// The transfer ended: everything is acknowledged and the sender was silent for one RTO, or closed.
     ///
-    /// A loss-free one gives the window it reached, or, where the application or the receiver held it back, what it had
-    /// in the network at most, as a lower bound.
+    /// A loss-free one gives the window it reached, or, if the application or the receiver limited it, its largest pipe as a
+    /// lower bound.
     pub fn on_transfer_end(&mut self, _at: Timestamp) -> Result<ShadowSample, Ignored> {
         self.settle_end();
         let (transfer, after_loss) = (std::mem::take(&mut self.transfer), self.after_loss.take());
@@ -184,7 +184,7 @@ impl Shadow {
         }
         if transfer.lost {
             let carried_bytes = after_loss.filter(|after| !after.sampled).map_or(0, |after| after.carried_bytes);
-            // The model of BBR has the delivery rate before the loss, too.
+            // The BBR replica has the delivery rate before the loss, too.
             let paced = self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction())).unwrap_or(0.0);
             let carried = match self.leaning.best() {
                 Flavour::Bbr => paced,
@@ -203,10 +203,10 @@ impl Shadow {
         };
         let shown = f64::from(transfer.pipe_max_bytes) / f64::from(self.mss);
         let (reason, segments) = match end.limiter {
-            // The window was on its way, or begins there anew after an idle time: the path may carry any multiple of it.
+            // The window was growing, or restarts there after an idle time: the path may carry any multiple of it.
             Limiter::Window if end.phase == Phase::SlowStart => {
-                // The path carried what was in flight; a window beyond that is an assumption. A flight within the initial window
-                // tried nothing, so that the window counts there.
+                // The path carried what was in flight; a larger window is an assumption. A flight within the initial window is no test of
+                // the path, so the window counts there.
                 let tried = shown > f64::from(INITIAL);
                 (SampleReason::EndSlowStart, if tried { reached.min(shown.ceil()) } else { reached })
             }
@@ -217,7 +217,7 @@ impl Shadow {
         self.sample(segments, reason, end.phase)
     }
 
-    /// A sample that waited for what the packets since have shown: of a loss, which congestion control answered it; of BBR, its rate.
+    /// A sample that waited for evidence: of a loss, which congestion control reduced; of BBR, its rate.
     pub fn take_sample(&mut self, at: Timestamp) -> Option<ShadowSample> {
         let flavour = self.flavour();
         if let Some(after_loss) = &mut self.after_loss
@@ -231,7 +231,7 @@ impl Shadow {
                 _ if doubtful => None,
                 Flavour::Unknown if held.of_cubic => None,
                 Flavour::Reno => Some(!held.of_cubic),
-                // Reno or CUBIC, which is all the same to it.
+                // Reno or CUBIC: the sample is the same.
                 Flavour::Unknown | Flavour::Cubic => Some(true),
             };
             if let Some(holds) = holds {
@@ -248,9 +248,9 @@ impl Shadow {
         due.then(sample).flatten()
     }
 
-    /// What the last round trips show corrects the replicas before they back off.
+    /// Corrects the replicas by the last round trips before they reduce.
     fn settle_before_loss(&mut self, at: Timestamp, pipe_before: u64) {
-        // The acknowledgement that the loss answers is with the sender by now.
+        // The acknowledgement that the loss answers has reached the sender.
         self.arrive(at);
         let recent = self.rounds.recent();
         let (least_unknown, unknown) = self.clock.unknown_bytes(self.delivered_bytes);
@@ -271,10 +271,10 @@ impl Shadow {
         }
     }
 
-    /// In congestion avoidance the window just before; of BBR its share, since a rate at which segments were delivered was not one too large.
+    /// In congestion avoidance the window just before; of BBR its share, since a rate at which segments were delivered was not too large.
     ///
-    /// While it is not known which congestion control answers the loss, the sample waits for that: what paces may be BBR, whose window
-    /// says nothing of the share; and before its first loss Reno is in slow start where CUBIC has left it.
+    /// While the congestion control is not identified, the sample waits: a sender that paces may run BBR, whose window does not show its
+    /// share; and before its first loss Reno is in slow start when CUBIC has left it.
     fn loss_sample(&mut self, at: Timestamp, kind: LossKind) -> Result<ShadowSample, Ignored> {
         let reason = match kind {
             LossKind::Timeout => return Err(Ignored::Timeout),
@@ -318,16 +318,16 @@ impl Shadow {
     #[expect(clippy::cast_possible_truncation, reason = "a window's digits fit")]
     fn back_off(&mut self, at: Timestamp, kind: LossKind, pipe_before: u64, ever_lost: u64) {
         let before = self.best_segments();
-        self.by_mark = kind == LossKind::Ecn;
+        self.by_ecn = kind == LossKind::Ecn;
         if kind == LossKind::Timeout {
-            // What was acknowledged since a timeout counts as a new window (`tcp_enter_loss`).
-            let anew = match self.state {
+            // Data acknowledged since a timeout makes a new window (`tcp_enter_loss`).
+            let reduces = match self.state {
                 State::Open => true,
                 State::Recovery(_) => false,
                 State::Loss { advanced, .. } => advanced,
             };
-            self.reno.time_out(anew);
-            self.cubic.time_out(anew);
+            self.reno.time_out(reduces);
+            self.cubic.time_out(reduces);
             if let Some(bbr) = &mut self.bbr {
                 bbr.time_out(at, ever_lost);
             }
@@ -343,7 +343,7 @@ impl Shadow {
             self.reno.enter_recovery();
             self.cubic.enter_recovery();
             if let Some(bbr) = &mut self.bbr {
-                bbr.lose(self.by_mark);
+                bbr.lose(self.by_ecn);
             }
             self.state = State::Recovery(self.nxt);
             if kind == LossKind::TailLossProbe {

@@ -25,7 +25,7 @@ fn advance(una: u64, echo: u32) -> Progress {
     Progress {
         una,
         nxt: 20_000,
-        heard_at: Timestamp(0),
+        answer_at: Timestamp(0),
         kind: AckKind::Advance,
         original: false,
         dsack: false,
@@ -60,7 +60,7 @@ fn a_loss_begins_where_the_acknowledgements_show_it() {
     let show = |una: u64, nxt: u64, lost: u64, repeated: u64| Progress { nxt, lost, repeated, ..advance(una, 300) };
     let mut recovery = Recovery::default();
     recovery.acknowledged(&show(1_000, 11_000, 1_000, 0));
-    // Pacing holds the repeat back, and more goes out before it; nothing is SACKed any more that would hint at it.
+    // Pacing delays the retransmission, and new data leaves before it; no SACK is left that would show the loss.
     let paced = Repeat { nxt: 15_000, sacked: 0, ..repeat(1_000, 1_000, 100) };
     assert_eq!(recovery.repeated(&paced), Some(LossKind::FastRetransmit), "no timeout");
     assert!(recovery.acknowledged(&show(11_000, 16_000, 0, 0)).ended, "at what had been sent by the acknowledgement");
@@ -80,7 +80,7 @@ fn a_loss_begins_where_the_acknowledgements_show_it() {
 }
 
 #[test]
-fn a_timer_is_told_by_a_repeat_that_no_acknowledgement_asks_for() {
+fn a_retransmission_without_an_acknowledgement_is_a_timeout() {
     let begun = |kind| {
         let mut recovery = Recovery::default();
         let silence = if kind == LossKind::Timeout { 300_000 } else { 10 };
@@ -89,7 +89,7 @@ fn a_timer_is_told_by_a_repeat_that_no_acknowledgement_asks_for() {
         assert_eq!(recovery.repeated(&first), Some(kind));
         recovery
     };
-    // Without SACK duplicates go on while the timer runs out.
+    // Without SACK duplicates continue while the timer runs.
     let head = Repeat {
         standing: Standing::Repeated,
         sack_permitted: false,
@@ -98,10 +98,10 @@ fn a_timer_is_told_by_a_repeat_that_no_acknowledgement_asks_for() {
     };
     assert_eq!(begun(LossKind::FastRetransmit).repeated(&head), Some(LossKind::Timeout));
     let with_sack = Repeat { sack_permitted: true, standing: Standing::Lost, ..head };
-    assert_eq!(begun(LossKind::FastRetransmit).repeated(&with_sack), None, "acknowledgements asked for it");
+    assert_eq!(begun(LossKind::FastRetransmit).repeated(&with_sack), None, "acknowledgements caused it");
     let never_before = Repeat { standing: Standing::SentOnce, since_ack: Some(Micros(300_000)), ..head };
     assert_eq!(begun(LossKind::FastRetransmit).repeated(&never_before), Some(LossKind::Timeout));
-    // The round trip is not known well: the first timeout came sooner than expected, and so does the next.
+    // The estimate of the round trip is poor: the first timeout came sooner than expected, and so does the next.
     let soon = Repeat { standing: Standing::Repeated, since_sent: Some(Micros(150_000)), ..repeat(1_000, 1_000, 400) };
     assert_eq!(begun(LossKind::Timeout).repeated(&soon), Some(LossKind::Timeout), "nothing was acknowledged since");
     let mut advanced = begun(LossKind::Timeout);
@@ -129,7 +129,7 @@ fn a_loss_while_a_mark_is_answered_is_over_where_that_would_have_been() {
     assert!(recovery.acknowledged(&advance(11_000, 100)).ended, "not at 20,000, what had been sent by then");
 }
 
-/// After 11,000 bytes a mark was echoed.
+/// After 11,000 bytes an ECN echo came.
 fn reduced() -> Recovery {
     let mut recovery = Recovery::default();
     recovery.note_ecn_capable();
@@ -171,11 +171,11 @@ fn a_recovery_that_ends_where_it_begins_begins_again() {
 }
 
 #[test]
-fn from_afar_the_point_is_what_was_sent_by_the_time_that_the_sender_heard() {
+fn for_a_distant_tap_the_point_includes_data_sent_before_the_acknowledgement_arrived() {
     let ended_at = |una, cwr| {
         let mut recovery = Recovery::default();
-        let heard_at = Timestamp::from_micros(10_000);
-        recovery.acknowledged(&Progress { lost: 1_000, nxt: 11_000, heard_at, ..advance(1_000, 90) });
+        let answer_at = Timestamp::from_micros(10_000);
+        recovery.acknowledged(&Progress { lost: 1_000, nxt: 11_000, answer_at, ..advance(1_000, 90) });
         recovery.sent(Timestamp::from_micros(8_000), (11_000, 12_000), cwr);
         recovery.sent(Timestamp::from_micros(9_000), (12_000, 13_000), false);
         recovery.sent(Timestamp::from_micros(11_000), (13_000, 14_000), false);
@@ -187,7 +187,7 @@ fn from_afar_the_point_is_what_was_sent_by_the_time_that_the_sender_heard() {
 }
 
 #[test]
-fn what_was_asked_for_waits_for_its_pace_longer_than_the_timer() {
+fn pacing_may_delay_a_fast_retransmit_beyond_the_timeout() {
     let begun = |paced| {
         let mut recovery = Recovery::default();
         recovery.acknowledged(&Progress { lost: 1_000, ..advance(1_000, 90) });
@@ -208,11 +208,11 @@ fn with_sack_a_repeat_on_its_way_is_repeated_by_the_timer_alone() {
         recovery.repeated(&Repeat { standing: Standing::Repeated, since_ack, since_sent, ..repeat(1_000, 1_000, 400) })
     };
     assert_eq!(again(70_000, 310_000), Some(LossKind::Timeout));
-    assert_eq!(again(10, 310_000), None, "an acknowledgement asked for it");
+    assert_eq!(again(10, 310_000), None, "an acknowledgement caused it");
     assert_eq!(again(70_000, 250_000), None, "too soon");
 }
 
-/// F-RTO after the timer repeated the first of the segments sent (1,000 to 20,000): `timeouts` in a row, then `between`, then an
+/// F-RTO after a timeout of the first of the segments sent (1,000 to 20,000): `timeouts` in a row, then `between`, then an
 /// acknowledgement of segments sent once.
 fn is_spurious(before: impl Fn(&mut Recovery), timeouts: usize, between: impl Fn(&mut Recovery)) -> bool {
     let silence = Some(Micros(310_000));
@@ -232,13 +232,13 @@ fn is_spurious(before: impl Fn(&mut Recovery), timeouts: usize, between: impl Fn
 }
 
 #[test]
-fn what_was_sent_once_and_arrives_after_a_timeout_takes_it_back() {
+fn an_original_that_arrives_after_a_timeout_undoes_it() {
     let nothing = |_: &mut Recovery| ();
     assert!(is_spurious(nothing, 1, nothing));
     assert!(is_spurious(nothing, 3, nothing), "the timer backed off");
 
     let repairs = |recovery: &mut Recovery| assert_eq!(recovery.repeated(&repeat(2_000, 2_000, 0)), None);
-    assert!(!is_spurious(nothing, 1, repairs), "it gave the trial up");
+    assert!(!is_spurious(nothing, 1, repairs), "F-RTO has ended");
     let duplicate = |nxt| {
         move |recovery: &mut Recovery| {
             recovery.acknowledged(&Progress { kind: AckKind::Duplicate, echo: None, nxt, ..advance(2_000, 0) });
@@ -250,7 +250,7 @@ fn what_was_sent_once_and_arrives_after_a_timeout_takes_it_back() {
     assert!(!is_spurious(recovers, 1, nothing), "a loss was being repaired");
 }
 
-// Senders without SACK: all that they know they count.
+// Senders without SACK count.
 
 #[test]
 fn without_sack_a_timer_runs_out_beside_fewer_than_three_duplicates() {
@@ -268,7 +268,7 @@ fn without_sack_a_timer_runs_out_beside_fewer_than_three_duplicates() {
 }
 
 #[test]
-fn without_sack_what_answers_no_acknowledgement_is_the_timer_s() {
+fn without_sack_an_unprompted_retransmission_is_a_timeout() {
     let head =
         Repeat { sacked: 0, sack_permitted: false, since_sent: Some(Micros(500_000)), ..repeat(1_000, 1_000, 100) };
     let begun = |in_recovery: bool, since_ack_us, paced| {
@@ -281,10 +281,10 @@ fn without_sack_what_answers_no_acknowledgement_is_the_timer_s() {
         }
         recovery.repeated(&Repeat { since_ack: Some(Micros(since_ack_us)), paced, ..head })
     };
-    assert_eq!(begun(false, 10, false), Some(LossKind::FastRetransmit), "the fifth duplicate asked for it");
+    assert_eq!(begun(false, 10, false), Some(LossKind::FastRetransmit), "the fifth duplicate caused it");
     let waited = begun(false, 70_000, false);
     assert_eq!(waited, Some(LossKind::Timeout), "a sender that has seen reordering waits for more of them");
-    assert_eq!(begun(false, 70_000, true), Some(LossKind::FastRetransmit), "what was asked for waits for its pace");
+    assert_eq!(begun(false, 70_000, true), Some(LossKind::FastRetransmit), "pacing delays the fast retransmit");
     assert_eq!((begun(true, 10, false), begun(true, 70_000, false)), (None, Some(LossKind::Timeout)));
 }
 
@@ -298,8 +298,8 @@ fn without_sack_recovery_lasts_until_something_sent_since_is_acknowledged() {
     assert_eq!((ended_at(true, 20_000), ended_at(false, 20_000), ended_at(false, 21_000)), (true, false, true));
 }
 
-/// A sender without SACK that has `outstanding` segments of 1,000 bytes from `una` on hears duplicates.
-fn hear_duplicates(recovery: &mut Recovery, una: u64, outstanding: u16, duplicates: usize) {
+/// A sender without SACK with `outstanding` segments of 1,000 bytes from `una` on receives duplicates.
+fn receive_duplicates(recovery: &mut Recovery, una: u64, outstanding: u16, duplicates: usize) {
     let counted = Some(Counted { outstanding, lost: 0, acked: 0 });
     let nxt = una + 1_000 * u64::from(outstanding);
     for _ in 0..duplicates {
@@ -308,19 +308,19 @@ fn hear_duplicates(recovery: &mut Recovery, una: u64, outstanding: u16, duplicat
 }
 
 #[test]
-fn what_duplicates_told_of_begins_a_repair_anew_where_a_part_of_it_was_needless() {
+fn duplicates_left_after_an_undo_begin_another_recovery() {
     let plain = |start: u64| Repeat { sack_permitted: false, sacked: 0, ..repeat(start, start, 100) };
     let partly = |recovery: &mut Recovery, echo: u32| {
         let counted = Some(Counted { outstanding: 18, lost: 0, acked: 1 });
         recovery.acknowledged(&Progress { counted, ..advance(2_000, echo) })
     };
     let mut recovery = Recovery::default();
-    hear_duplicates(&mut recovery, 1_000, 19, 11);
+    receive_duplicates(&mut recovery, 1_000, 19, 11);
     assert_eq!(recovery.repeated(&plain(1_000)), Some(LossKind::FastRetransmit));
     assert!(partly(&mut recovery, 90).undone, "the original had arrived");
     assert_eq!(recovery.repeated(&plain(2_000)), Some(LossKind::FastRetransmit), "eleven more arrived above");
 
-    hear_duplicates(&mut recovery, 2_000, 18, 1);
+    receive_duplicates(&mut recovery, 2_000, 18, 1);
     assert!(!partly(&mut recovery, 150).undone);
     assert_eq!(recovery.repeated(&plain(2_000)), None, "it goes on");
 }
@@ -335,21 +335,21 @@ fn a_sender_that_saw_reordering_waits_for_more_duplicates_or_its_timer() {
         since_ack: Some(Micros(1_000)),
         ..repeat(1_000, 1_000, 100)
     };
-    let heard = |reordering: u16, duplicates: usize| {
+    let after = |reordering: u16, duplicates: usize| {
         let mut recovery = Recovery::default();
-        hear_duplicates(&mut recovery, 1_000, reordering, usize::from(reordering));
+        receive_duplicates(&mut recovery, 1_000, reordering, usize::from(reordering));
         let counted = Some(Counted { outstanding: 0, lost: 0, acked: reordering });
         recovery.acknowledged(&Progress { counted, ..advance(1_000, 0) });
-        hear_duplicates(&mut recovery, 1_000, 20, duplicates);
+        receive_duplicates(&mut recovery, 1_000, 20, duplicates);
         recovery.repeated(&late)
     };
-    assert_eq!(heard(0, 3), Some(LossKind::FastRetransmit));
-    assert_eq!(heard(6, 5), Some(LossKind::Timeout));
-    assert_eq!(heard(6, 6), Some(LossKind::FastRetransmit));
+    assert_eq!(after(0, 3), Some(LossKind::FastRetransmit));
+    assert_eq!(after(6, 5), Some(LossKind::Timeout));
+    assert_eq!(after(6, 6), Some(LossKind::FastRetransmit));
 }
 
 #[test]
-fn duplicates_after_a_timeout_tell_of_nothing_before_something_new_was_sent() {
+fn duplicates_after_a_timeout_do_not_count_before_new_data() {
     let silent = Repeat {
         sack_permitted: false,
         sacked: 0,
@@ -359,11 +359,11 @@ fn duplicates_after_a_timeout_tell_of_nothing_before_something_new_was_sent() {
     };
     let mut recovery = Recovery::default();
     assert_eq!(recovery.repeated(&silent), Some(LossKind::Timeout));
-    hear_duplicates(&mut recovery, 1_000, 19, 4);
+    receive_duplicates(&mut recovery, 1_000, 19, 4);
     assert_eq!(recovery.duplicates, 0);
-    hear_duplicates(&mut recovery, 1_000, 21, 4);
+    receive_duplicates(&mut recovery, 1_000, 21, 4);
     assert_eq!(recovery.duplicates, 4);
-    hear_duplicates(&mut recovery, 20_000, 2, 1);
+    receive_duplicates(&mut recovery, 20_000, 2, 1);
     assert_eq!(recovery.duplicates, 0, "all that had been sent before is acknowledged");
 }
 
@@ -375,7 +375,7 @@ fn what_is_passed_over_changes_nothing() {
         let progress = Progress {
             una: 5_000,
             nxt: 9_000,
-            heard_at: Timestamp(u64::MAX),
+            answer_at: Timestamp(u64::MAX),
             kind: [AckKind::Advance, AckKind::Duplicate, AckKind::Other][n >> 5],
             original: bit(0),
             dsack: bit(0),

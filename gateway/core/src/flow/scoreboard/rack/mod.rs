@@ -1,5 +1,5 @@
-//! What counts as lost by time (RACK, RFC 8985 section 6, as Linux does it in `tcp_recovery.c`): whatever was sent a while
-//! before something that has arrived.
+//! Loss detection by time (RACK, RFC 8985 section 6, as in Linux's `tcp_recovery.c`): a segment is lost if it was sent long
+//! enough before another one that has arrived.
 
 use spand_proto::units::{Micros, Timestamp};
 
@@ -8,7 +8,7 @@ use super::{Mark, Scoreboard};
 use crate::flow::maybe::MaybeMicros;
 use crate::flow::rtt::round_trip;
 
-/// SACKed segments from which on no reordering is waited for, while none was ever seen.
+/// SACKed segments that end the wait for reordering, while none was ever seen.
 const DUP_THRESH: usize = 3;
 
 /// The segment sent last among those that have arrived.
@@ -16,18 +16,18 @@ const DUP_THRESH: usize = 3;
 pub(super) struct Rack {
     sent: Timestamp,
     end: u64,
-    /// It had been sent before.
+    /// It was a retransmission.
     again: bool,
-    /// The round trip that reordering is reckoned from: of what was looked at last with an acknowledgement, newest or not
+    /// `rack.rtt_us`: round trip of the segment processed last with an acknowledgement, the newest or not
     /// (`tcp_rack_advance`).
     rtt: MaybeMicros,
-    /// It is of what the acknowledgement at hand acknowledges cumulatively, which the sender looks at after the SACK blocks.
+    /// It is of a segment that this acknowledgement covers cumulatively, which the sender processes after the SACK blocks.
     cumulative: bool,
-    /// Something arrived after what was sent behind it, and not because it was sent again.
+    /// `tp->rack.reord`: an original arrived after one sent behind it.
     reordered: bool,
 }
 
-/// What is known of the path, for judging by time.
+/// Round-trip times of the path, and whether the sender is in recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PathTimes {
     /// Smallest round-trip time.
@@ -39,13 +39,13 @@ pub(crate) struct PathTimes {
 }
 
 impl Rack {
-    /// An acknowledgement comes.
+    /// A new acknowledgement.
     #[inline]
-    pub(super) fn listen(&mut self) {
+    pub(super) fn begin_ack(&mut self) {
         self.cumulative = false;
     }
 
-    /// `segment` arrived, as the cumulative acknowledgement at `at` says; `sacked_to` is the highest byte that had before.
+    /// `segment` is acknowledged cumulatively at `at`; `sacked_to` is the highest byte SACKed before.
     #[inline]
     pub(super) fn acknowledged(
         &mut self,
@@ -59,7 +59,7 @@ impl Rack {
         }
     }
 
-    /// `segment` arrived, as a SACK block at `at` says.
+    /// `segment` is SACKed at `at`.
     #[inline]
     pub(super) fn sacked(&mut self, segment: &Outstanding, at: Timestamp, sacked_to: u64, min_rtt: Option<Micros>) {
         if let Some(rtt) = self.arrived(segment, at, sacked_to, min_rtt).filter(|_| !self.cumulative) {
@@ -81,7 +81,7 @@ impl Rack {
         }
         let again = segment.transmissions > 1;
         self.reordered |= !again && segment.end < sacked_to;
-        // Sooner than the path allows: it was an earlier transmission that arrived.
+        // Shorter than the path allows: an earlier transmission arrived.
         let rtt = round_trip(segment.sent_at, at).filter(|rtt| !again || min_rtt.is_none_or(|least| *rtt >= least))?;
         if (segment.sent_at, segment.end) > (self.sent, self.end) {
             (self.sent, self.end, self.again) = (segment.sent_at, segment.end, again);
@@ -94,7 +94,7 @@ impl Rack {
         (segment.sent_at, segment.end) < (self.sent, self.end)
     }
 
-    fn patience(&self, path: &PathTimes, sacked_segments: usize) -> Micros {
+    fn reordering_window(&self, path: &PathTimes, sacked_segments: usize) -> Micros {
         if !self.reordered && (path.recovering || sacked_segments >= DUP_THRESH) {
             return Micros(0);
         }
@@ -104,15 +104,15 @@ impl Rack {
 }
 
 impl Scoreboard {
-    /// What was sent last among everything that has arrived: when, up to where, and whether it had been sent before.
+    /// The segment sent last among those that have arrived: send time, end, and whether it was a retransmission.
     pub(crate) fn newest_arrived(&self) -> (Timestamp, u64, bool) {
         (self.rack.sent, self.rack.end, self.rack.again)
     }
 
-    /// Marks as lost what was sent before something that has arrived by `at`, by more than reordering explains; what was sent
-    /// again and is lost again, too. Returns whether any of that was.
+    /// Marks as lost what was sent before a segment that has arrived by `at`, by more than the reordering window; lost
+    /// retransmissions, too. Returns whether there was one of these.
     #[inline]
-    pub(crate) fn deem_lost_by_time(&mut self, at: Timestamp, path: &PathTimes) -> bool {
+    pub(crate) fn mark_lost_by_time(&mut self, at: Timestamp, path: &PathTimes) -> bool {
         let all = self.repairs().repeats_unsettled_since <= self.rack.sent;
         let from = if all { 0 } else { self.first_after(self.settled_to) };
         if !all && self.segments.get(from).is_none_or(|first| is_first(first) && !self.rack.is_after(first)) {
@@ -121,14 +121,14 @@ impl Scoreboard {
         self.walk_unsettled(from, all, at, path)
     }
 
-    /// Walks the window from the segment numbered `from`; with `all`, past those that were sent in order, too.
+    /// Walks the window from the segment numbered `from`; with `all`, past segments in order of sending, too.
     fn walk_unsettled(&mut self, from: usize, all: bool, at: Timestamp, path: &PathTimes) -> bool {
         let rack = self.rack;
         let sacked_segments = self.segments.iter().rev().filter(|segment| segment.marks.has(Mark::Sacked));
         let sacked_segments =
             if path.recovering || self.sacked() == 0 { 0 } else { sacked_segments.take(DUP_THRESH).count() };
-        let patience = rack.patience(path, sacked_segments);
-        let overdue = Micros(rack.rtt.get().unwrap_or_default().0.saturating_add(patience.0));
+        let reordering_window = rack.reordering_window(path, sacked_segments);
+        let overdue = Micros(rack.rtt.get().unwrap_or_default().0.saturating_add(reordering_window.0));
         let mut settled_to = None;
         let repeats_before = self.repairs().repeats_unsettled_since;
         let mut repeats = if all { Timestamp(u64::MAX) } else { repeats_before };
@@ -176,7 +176,7 @@ impl Scoreboard {
     }
 }
 
-/// Sent once, as far as was seen.
+/// Sent once, as far as seen.
 fn is_first(segment: &Outstanding) -> bool {
     segment.transmissions == 1
 }

@@ -28,7 +28,7 @@ fn sack(board: &mut Scoreboard, n: u64, at: u64) {
 }
 
 fn judge(board: &mut Scoreboard, at: u64, recovering: bool) {
-    board.deem_lost_by_time(ms(at), &PathTimes { min_rtt: MIN_RTT, srtt: Some(Micros(50_000)), recovering });
+    board.mark_lost_by_time(ms(at), &PathTimes { min_rtt: MIN_RTT, srtt: Some(Micros(50_000)), recovering });
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn what_was_sent_just_before_may_come_yet() {
 }
 
 #[test]
-fn reordering_is_reckoned_from_what_was_looked_at_last() {
-    // The third, sent long after the first two, is held when the first is acknowledged; then a block more tells of the fourth.
+fn rack_uses_the_round_trip_of_the_segment_processed_last() {
+    // The third, sent long after the first two, is SACKed when the first is acknowledged; then another block covers the fourth.
     let mut board = sent(&[0, 0, 30, 30]);
     board.acknowledge(100, ms(60), MIN_RTT);
     sack(&mut board, 2, 60);
@@ -64,8 +64,8 @@ fn reordering_is_reckoned_from_what_was_looked_at_last() {
 }
 
 #[test]
-fn a_packet_of_which_a_part_is_acknowledged_is_looked_at_as_a_whole() {
-    // Two segments in one packet, and one that is sent later; the first is acknowledged, with a block of the last.
+fn a_packet_acknowledged_in_part_counts_as_a_whole() {
+    // Two segments in one packet, and one sent later; the first is acknowledged, with a block of the last.
     let mut board = Scoreboard::starting_at(0);
     board.send(0, 200, Stamp { at: ms(0), ..Stamp::default() }, LIMIT);
     send(&mut board, 2, 15);
@@ -133,7 +133,7 @@ proptest! {
                 3 => {
                     board.acknowledge(board.una().max(n.min(next) * 100), ms(at), MIN_RTT);
                 }
-                _ => board.forgive(),
+                _ => board.undo(),
             }
             let mut whole = board.clone();
             whole.settled_to = 0;

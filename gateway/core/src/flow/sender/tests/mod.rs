@@ -1,4 +1,4 @@
-//! Scripts of one sender: what it sends and hears, and what is made of it.
+//! Scripts of one sender: its segments, the acknowledgements to it, and the result.
 
 mod transfers;
 
@@ -22,7 +22,7 @@ use crate::wire::segment::{Ecn, Endpoint, Flags, Options, SackBlock, Timestamps}
 const MSS: u32 = 1_000;
 
 #[derive(Default)]
-struct Heard {
+struct Recorder {
     losses: u32,
     samples: Vec<WindowSample>,
     rtts: RttSum,
@@ -32,7 +32,7 @@ struct Heard {
     without_live: bool,
 }
 
-impl FlowSink for Heard {
+impl FlowSink for Recorder {
     fn sample(&mut self, sample: &WindowSample) {
         self.samples.push(*sample);
     }
@@ -66,7 +66,7 @@ impl FlowSink for Heard {
 struct Script {
     sender: Sender,
     counters: Counters,
-    heard: Heard,
+    recorder: Recorder,
     limits: Limits,
     prefixes: Prefixes,
     ledger: PushLedger,
@@ -77,9 +77,9 @@ struct Script {
 }
 
 impl Script {
-    /// Round-trip times told, and those still to be told.
+    /// Round-trip times reported, and those pending.
     fn rtts(&self) -> u64 {
-        self.heard.rtts.count
+        self.recorder.rtts.count
             + self.sender.followed.as_deref().map_or(0, |followed| followed.pending_stats.rtts().count)
     }
 
@@ -87,7 +87,7 @@ impl Script {
         let mut script = Self {
             sender: Sender::new(999, Some(ConnectionId(1)), false, None),
             counters: Counters::default(),
-            heard: Heard::default(),
+            recorder: Recorder::default(),
             limits: Limits::default(),
             prefixes: Prefixes::new(&[], &[]),
             ledger: PushLedger::new(0),
@@ -127,7 +127,7 @@ impl Script {
     }
 
     fn take_sent(&mut self, segment: &Segment) {
-        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, .. } = self;
+        let Self { sender, counters, recorder, limits, prefixes, ledger, hosts, services, .. } = self;
         let copy = sender.is_copy(segment);
         sender.send(
             segment,
@@ -144,7 +144,7 @@ impl Script {
                 bad_times: None,
                 rate: SampleRate::ALL,
                 patience: LATE,
-                findings: heard,
+                findings: recorder,
             },
         );
     }
@@ -163,7 +163,7 @@ impl Script {
         self.ack_with(ms, segments, &[], ms.saturating_sub(100));
     }
 
-    /// An acknowledgement of the first `segments` that echoes a mark.
+    /// An acknowledgement of the first `segments` with an ECN echo.
     fn echo(&mut self, ms: u64, segments: u32) {
         let mut ack = self.segment(ms);
         (ack.payload_len, ack.ack) = (0, Some(1_000 + segments * MSS));
@@ -182,7 +182,7 @@ impl Script {
     }
 
     fn take_ack(&mut self, ack: &Segment) {
-        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, .. } = self;
+        let Self { sender, counters, recorder, limits, prefixes, ledger, hosts, services, .. } = self;
         sender.acknowledge(
             ack,
             Some(0),
@@ -198,14 +198,14 @@ impl Script {
                 bad_times: None,
                 rate: SampleRate::ALL,
                 patience: LATE,
-                findings: heard,
+                findings: recorder,
             },
         );
     }
 
-    /// Whether its transfer goes on at `now`.
+    /// Whether its transfer is under way at `now`.
     fn is_under_way(&mut self, now: Timestamp) -> bool {
-        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, .. } = self;
+        let Self { sender, counters, recorder, limits, prefixes, ledger, hosts, services, .. } = self;
         sender.end_by_silence(
             now,
             &mut FlowContext {
@@ -220,7 +220,7 @@ impl Script {
                 bad_times: None,
                 rate: SampleRate::ALL,
                 patience: LATE,
-                findings: heard,
+                findings: recorder,
             },
         );
         sender.followed.as_deref().unwrap().transfer.is_some()
@@ -228,7 +228,7 @@ impl Script {
 
     /// Loss events, timeouts among them.
     fn losses(&self) -> (u64, u64) {
-        assert_eq!(self.counters.loss_events, u64::from(self.heard.losses));
+        assert_eq!(self.counters.loss_events, u64::from(self.recorder.losses));
         (self.counters.loss_events, self.counters.timeouts)
     }
 }

@@ -12,12 +12,12 @@ fn the_handshake_is_timed_for_the_network_with_the_first_data() {
 }
 
 #[test]
-fn the_octet_of_the_handshake_opens_no_window() {
+fn the_byte_of_the_syn_opens_no_window() {
     let mut script = Script::new();
     let host = script.segment(0).source.address;
-    let says_bbr = Vote { reno: 0, bbr: Vote::WHOLE };
-    (0..3).for_each(|_| assert_eq!(script.hosts.vote(host, Vote::default(), says_bbr), 0));
-    // Without an option, segments are of 536 octets (RFC 9293 section 3.7.1), twelve of them timestamps.
+    let bbr_vote = Vote { reno: 0, bbr: Vote::WHOLE };
+    (0..3).for_each(|_| assert_eq!(script.hosts.vote(host, Vote::default(), bbr_vote), 0));
+    // Without the MSS option segments are of 536 bytes (RFC 9293 section 3.7.1), twelve of them timestamps.
     let mut data = script.segment(100);
     data.payload_len = 524;
     script.take_sent(&data);
@@ -93,7 +93,7 @@ fn a_handshake_repeated_twice_leaves_a_window_of_one() {
         script.send(200, 0..1);
         script.sender.replica().and_then(Shadow::window).map(Window::bytes)
     };
-    // Without the option the segment size is 524, and what is sent makes two packets.
+    // Without the option the segment size is 524, so each segment here is two packets.
     assert_eq!((window(0), window(1), window(2)), (Some(5_240.0), Some(5_240.0), Some(1_048.0)));
 }
 
@@ -120,7 +120,7 @@ fn acknowledgements_of_what_was_not_sent_open_no_window() {
     optimistic.ack = Some(1_000 + (1 << 29));
     script.take_ack(&optimistic);
     assert_eq!(script.counters.ignored(Ignored::BeyondWindow), 1);
-    assert_eq!(script.sender.board.flight(), u64::from(10 * MSS), "nonsense acknowledges nothing");
+    assert_eq!(script.sender.board.flight(), u64::from(10 * MSS), "it acknowledges nothing");
     // Inside the window it may be a gap in the capture: taken as acknowledged, but not as delivered.
     let before = script.sender.delivered;
     script.ack(300, 40);
@@ -141,7 +141,7 @@ fn times_that_make_no_round_trip_give_none() {
 }
 
 #[test]
-fn data_after_silence_is_a_new_transfer_though_no_timer_told() {
+fn data_after_silence_is_a_new_transfer_without_the_timer() {
     let mut script = Script::new();
     script.send(200, 0..2);
     script.ack(300, 2);
@@ -172,14 +172,14 @@ fn the_round_trip_is_smoothed_as_its_sender_does() {
     assert_eq!(smoothed(&script), Some(Micros(110_000)), "a SACK block, (7 * 100 + 180) / 8 ms");
     script.ack_with(390, 0, &[(1, 3)], 0);
     assert_eq!(smoothed(&script), Some(Micros(110_000)), "nothing new in it");
-    // More timestamps than wait for their echo at a time.
+    // More timestamps than are kept until their echo.
     (5..15).for_each(|n| script.send(u64::from(n) + 391, n..n + 1));
     script.send(420, 0..1);
     script.ack_with(610, 3, &[], 420);
     assert_eq!(smoothed(&script), Some(Micros(120_000)), "the echo of what was sent again, (7 * 110 + 190) / 8 ms");
 }
 
-/// What every connection holds is what the cache misses are made of. What few connections need is made when it is needed.
+/// Every connection has this struct, so its size decides the cache misses. What few connections need is allocated on demand.
 #[test]
 fn a_sender_takes_no_more_room_than_was_settled() {
     let sizes = [size_of::<Sender>(), size_of::<TrackedSender>()];
@@ -193,7 +193,7 @@ fn states(script: &Script) -> Vec<(Phase, f64, Option<f64>, u64)> {
         let arrived = state.delivered_bytes / u64::from(MSS);
         (state.phase, segments(state.window), state.ssthresh.map(segments), arrived)
     };
-    script.heard.states.iter().map(one).collect()
+    script.recorder.states.iter().map(one).collect()
 }
 
 #[test]
@@ -217,22 +217,22 @@ fn a_sender_under_way_is_reported_at_its_begin_each_round_trip_at_losses_and_unt
     script.ack(412, 30);
     let repaired = states(&script);
     assert_eq!(repaired.last().map(|(phase, ..)| *phase), Some(Phase::CongestionAvoidance));
-    assert_eq!(script.heard.ends, 0);
-    let reported = script.heard.states.len();
+    assert_eq!(script.recorder.ends, 0);
+    let reported = script.recorder.states.len();
     assert!(!script.is_under_way(at(2_000)));
-    assert_eq!((script.heard.ends, script.heard.states.len()), (1, reported));
+    assert_eq!((script.recorder.ends, script.recorder.states.len()), (1, reported));
 }
 
 #[test]
 fn nothing_is_reported_where_no_rule_looks_at_it() {
     let mut script = Script::new();
-    script.heard.without_live = true;
+    script.recorder.without_live = true;
     script.send(100, 0..10);
     script.ack(200, 10);
     script.send(210, 10..20);
     script.ack_with(310, 10, &[(11, 20)], 210);
     script.send(311, 10..11);
-    assert!(script.losses().0 > 0 && script.heard.states.is_empty());
+    assert!(script.losses().0 > 0 && script.recorder.states.is_empty());
 }
 
 #[test]
@@ -244,12 +244,12 @@ fn what_transfers_delivered_is_flushed_without_the_silence_between_them() {
     script.send(9_000, 4..6);
     script.ack(9_100, 6);
     script.is_under_way(at(20_000));
-    let bytes: Vec<u64> = script.heard.delivered.iter().map(|delivered| delivered.bytes / u64::from(MSS)).collect();
-    let since: Vec<Timestamp> = script.heard.delivered.iter().map(|delivered| delivered.since).collect();
+    let bytes: Vec<u64> = script.recorder.delivered.iter().map(|delivered| delivered.bytes / u64::from(MSS)).collect();
+    let since: Vec<Timestamp> = script.recorder.delivered.iter().map(|delivered| delivered.since).collect();
     assert_eq!((bytes, since), (vec![4, 2], vec![at(100), at(9_000)]));
 }
 
-// Losses, timeouts, probes and marks, and segments that only resemble them.
+// Losses, timeouts, probes and ECN echoes, and segments that resemble them.
 
 #[test]
 fn one_window_of_losses_is_one_event() {
@@ -285,7 +285,7 @@ fn an_acknowledgement_that_ends_a_recovery_leaves_what_is_above_it_to_a_timer() 
     assert!(!script.sender.recovery.is_due());
     assert_eq!(script.sender.board.lost_and_repeated(), (0, 0), "sent 1 ms before what arrived: it may come yet");
     script.send(330, 4..5);
-    assert_eq!(script.losses(), (2, 0), "after a quarter of a round trip it is given up: no timeout");
+    assert_eq!(script.losses(), (2, 0), "after a quarter of a round trip it is lost: no timeout");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn after_a_timeout_the_loss_of_a_repeat_is_one_of_its_own() {
     script.ack_with(802, 3, &[], 702);
     script.send(803, 3..4);
     assert_eq!(script.losses(), (2, 1), "it is repeated for that");
-    // Something was acknowledged since: the next timeout reduces anew, where recovery is over.
+    // Something was acknowledged since: the next timeout is a new reduction, after the recovery.
     script.send(1_500, 3..4);
     assert_eq!(script.losses(), (3, 2));
 }
@@ -415,7 +415,7 @@ fn one_congestion_echo_per_window_counts() {
         ((1, 0), (1, 0)),
         "the sender had sent so far when the first echo reached it"
     );
-    assert_eq!(losses(Ecn::NotEct, None), ((0, 0), (0, 0)), "a sender without ECN heeds no echo");
+    assert_eq!(losses(Ecn::NotEct, None), ((0, 0), (0, 0)), "a sender without ECN ignores echoes");
 }
 
 #[test]
@@ -427,7 +427,7 @@ fn duplicates_that_leave_no_room_for_what_was_lost_deliver_nothing() {
         script.ack(ms, 0);
     }
     let delivered = script.sender.delivered;
-    // Of five segments these are lost, so that no three can have arrived.
+    // Of five segments these are lost, so three cannot have arrived.
     script.send(204, 0..4);
     script.ack(205, 0);
     assert_eq!(script.sender.delivered, delivered);
@@ -450,7 +450,7 @@ fn first_flight(segments: u32, lost: u32, lost_from: u32, midstream: bool) -> Ve
     script.send(303, lost_from..segments + 1);
     script.ack_with(403, segments + 1, &[], 303);
     script
-        .heard
+        .recorder
         .samples
         .iter()
         .map(|sample| (sample.reason, sample.window.segments_f64(Bytes(MSS.into())).round()))

@@ -1,9 +1,9 @@
-//! The delivery rate, as senders estimate it (draft-cheng-iccrg-delivery-rate-estimation; `tcp_rate.c`): what was
-//! delivered between the sending of a packet and its acknowledgement, over that time or the time in which it was sent,
-//! whichever is longer.
+//! The delivery rate, as senders estimate it (draft-cheng-iccrg-delivery-rate-estimation; `tcp_rate.c`): the data delivered
+//! between the sending of a packet and its acknowledgement, over that time or the time in which it was sent, whichever is
+//! longer.
 //!
-//! Only some packets of a flight are followed. An acknowledgement is that of the packet sent last among those it shows to
-//! have arrived, first transmission or not; the account taken down last before that packet stands for its own.
+//! Only some packets of a flight are tracked. An acknowledgement is that of the packet sent last among those newly delivered,
+//! retransmitted or not; the last mark before that packet stands in for its own.
 
 use std::collections::VecDeque;
 
@@ -14,9 +14,9 @@ use super::rate::{self, MaxFilter};
 use crate::flow::sequence::low_half;
 use crate::mem::allocated_for;
 
-/// Round trips that a rate counts for.
+/// Round trips of the maximum filter.
 const RATE_ROUNDS: u32 = 10;
-/// Packets whose sending is remembered at a time; a flight is marked at a few less.
+/// Most packets whose sending is recorded; a flight is marked at a few less.
 const MARKS: usize = 128;
 const MARKS_PER_FLIGHT: u64 = 112;
 
@@ -33,11 +33,11 @@ pub(in super::super) struct Departure {
     pub(in super::super) new: bool,
     /// Nothing was outstanding before it.
     pub(in super::super) idle: bool,
-    /// The application had no more after it.
+    /// The application had no more data after it.
     pub(in super::super) dry: bool,
     /// A write of the application ended with it.
     pub(in super::super) pushed: bool,
-    /// Its sender is taken for BBR, and its receiver has room for more.
+    /// Its sender is taken for BBR, and the peer's window has room.
     pub(in super::super) paced: bool,
 }
 
@@ -52,51 +52,51 @@ pub(in super::super) struct Delivery {
     pub(in super::super) delivered_bytes: u64,
     pub(in super::super) newly_bytes: u64,
     pub(in super::super) pipe_bytes: u64,
-    /// How much longer than at the tap a round trip takes the sender.
+    /// Additional time of a round trip at the sender.
     pub(in super::super) reaction: Micros,
     pub(in super::super) mss: u32,
-    /// Losses are being repaired; a reduction for a mark is none.
+    /// Losses are being repaired; not a reduction after an ECN echo.
     pub(in super::super) recovering: bool,
     /// Those of a timeout.
     pub(in super::super) timed_out: bool,
-    /// Newly deemed lost, and all that ever was.
+    /// Newly marked lost, and in all.
     pub(in super::super) lost_bytes: u64,
     pub(in super::super) ever_lost_bytes: u64,
 }
 
-/// The delivery account when a packet was sent. Only differences count, so the low halves do.
+/// The delivery state when a packet was sent. Only differences count, so the low halves are enough.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     sent_us: u32,
     delivered_bytes: u32,
     delivered_us: u32,
-    /// When the packet sent last among those that had arrived was sent.
+    /// When the packet sent last among those delivered was sent.
     first_sent_us: u32,
     app_limited: bool,
 }
 
-/// What an acknowledgement says of the rate.
+/// A rate sample (`struct rate_sample`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
     /// Packets per microsecond: see [`rate`].
     pub(super) rate: u32,
     /// It ended a packet-timed round trip.
     pub(super) new_round: bool,
-    /// The packet it acknowledged was sent with less than the window allowed.
+    /// `is_app_limited`: the packet that it acknowledged was sent with less than the window allowed.
     pub(super) app_limited: bool,
 }
 
-/// The account of deliveries.
+/// The delivery state.
 #[derive(Clone, Debug)]
 pub(super) struct DeliveryRate {
-    /// In order of time, [`MARKS`] at most, for which there is room from the beginning.
+    /// In order of time, [`MARKS`] at most, allocated at the start.
     marks: VecDeque<Mark>,
     /// Bytes sent since the last mark.
     unmarked_bytes: u64,
     delivered_bytes: u64,
     delivered_at: Timestamp,
     first_sent_us: u32,
-    /// Until more than this is delivered, what is sent is limited by the application; 0 where it is not.
+    /// Until more than this is delivered, the application limits the rate (`tp->app_limited`); 0 if it does not.
     app_limited_until: u64,
     round: u32,
     round_end_delivered: u64,
@@ -118,22 +118,22 @@ impl DeliveryRate {
         }
     }
 
-    /// Memory beside its own.
+    /// Memory allocated beside it.
     pub(super) fn held_bytes(&self) -> usize {
         allocated_for::<Mark>(self.marks.capacity())
     }
 
-    /// Largest rate of the last round trips; 0 before the first.
+    /// Largest rate of the last [`RATE_ROUNDS`]; 0 before the first.
     pub(super) fn max(&self) -> u32 {
         self.largest.max()
     }
 
-    /// When something was delivered last, or sending resumed.
+    /// When data was last delivered, or sending resumed.
     pub(super) fn delivered_at(&self) -> Timestamp {
         self.delivered_at
     }
 
-    /// Whether what is sent now is limited by the application.
+    /// Whether the application limits what is sent (`tp->app_limited`).
     pub(super) fn is_app_limited(&self) -> bool {
         self.app_limited_until > 0
     }
@@ -142,18 +142,18 @@ impl DeliveryRate {
         self.delivered_bytes
     }
 
-    /// The round trip under way ends with what is delivered now.
+    /// The round trip under way ends with the data delivered so far.
     pub(super) fn start_round(&mut self) {
         self.round_end_delivered = self.delivered_bytes;
     }
 
-    /// With `in_network` bytes outstanding the sender has no more to send: until they are delivered, rates are its own
+    /// The sender has no more data with `in_network` bytes outstanding: until they are delivered, rates are those of the application
     /// (`tcp_rate_check_app_limited`).
     pub(super) fn limit_by_application(&mut self, in_network: u64) {
         self.app_limited_until = self.delivered_bytes.saturating_add(in_network).max(1);
     }
 
-    /// It had more to send after all.
+    /// There was more data after all.
     pub(super) fn lift_limit(&mut self) {
         self.app_limited_until = 0;
     }
@@ -168,7 +168,7 @@ impl DeliveryRate {
         let spacing = sent.flight_bytes / MARKS_PER_FLIGHT;
         let due =
             self.marks.back().is_none_or(|last| self.unmarked_bytes >= spacing || last.app_limited != app_limited);
-        // With no room the newest packets go unmarked until acknowledgements make some.
+        // Without room the newest packets are not marked until acknowledgements free some.
         if due && self.marks.len() < MARKS {
             self.marks.push_back(Mark {
                 sent_us: low_us(at),
@@ -182,8 +182,8 @@ impl DeliveryRate {
         self.unmarked_bytes = self.unmarked_bytes.saturating_add(sent.bytes);
     }
 
-    /// An acknowledgement. A rate over less than the smallest round trip is a clump of acknowledgements, not the path's: it is no
-    /// sample (`tcp_rate_gen`).
+    /// An acknowledgement. A rate over less than the smallest round trip comes from acknowledgements in a clump, not from the path: it is
+    /// no sample (`tcp_rate_gen`).
     pub(super) fn on_ack(&mut self, delivery: &Delivery) -> Option<Sample> {
         self.delivered_bytes = delivery.delivered_bytes;
         if self.delivered_bytes > self.app_limited_until {
@@ -213,7 +213,7 @@ impl DeliveryRate {
         Some(Sample { rate, new_round, app_limited: mark.app_limited })
     }
 
-    /// A rate counts, but for one that the application held back: that is the path's only where it is the largest.
+    /// Adds a rate; one that the application limited counts only if it is the largest.
     pub(super) fn add(&mut self, sample: Sample) {
         if !sample.app_limited || sample.rate >= self.max() {
             self.largest.add(self.round, RATE_ROUNDS, sample.rate);

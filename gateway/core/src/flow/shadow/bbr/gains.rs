@@ -1,40 +1,40 @@
-//! BBR's rate and what it makes of it: its gains, its pace, and what that pace says of the rate in turn.
+//! BBR's rate, its gains and its pacing rate, and the correction of the rate by the observed pace.
 
 use spand_proto::units::Micros;
 
 use super::delivery::Delivery;
 use super::{Bbr, Mode, pace, rate};
 
-/// Gain of window and pacing while starting, 2 / ln 2, and of pacing while it drains what that left in the queue; in 256ths.
+/// Gain of window and pacing in STARTUP, 2 / ln 2, and of pacing in DRAIN; in 256ths.
 pub(super) const START_GAIN: u64 = 739;
 const DRAIN_GAIN: u64 = 88;
-/// Gain of the window afterwards, and of either while the pipe is empty.
+/// Gain of the window in `PROBE_BW`, and of both in `PROBE_RTT`.
 const GAIN: u64 = 2 * rate::UNIT;
 pub(super) const EVEN_GAIN: u64 = rate::UNIT;
-/// Gains of the cycle that probes for more, but for an even one (`bbr_pacing_gain`).
+/// Gains of the cycle in `PROBE_BW` that differ from one (`bbr_pacing_gain`).
 const CYCLE_GAINS: [u64; 2] = [rate::UNIT * 5 / 4, rate::UNIT * 3 / 4];
 /// Rates that differ by less than this part are the same.
 const RATE_PART: u32 = 32;
-/// What a round trip is by timestamps that do not differ (`tcp_rtt_tsopt_us`).
+/// Round trip by timestamps that do not differ (`tcp_rtt_tsopt_us`).
 const LEAST_RTT: Micros = Micros(1_000);
 
 impl Bbr {
-    /// The rate that it goes by.
+    /// The rate in use (`bbr_bw`).
     pub(super) fn rate(&self) -> u32 {
-        if self.seen_rate > 0 { self.seen_rate } else { self.reckoned_rate() }
+        if self.seen_rate > 0 { self.seen_rate } else { self.estimated_rate() }
     }
 
-    fn reckoned_rate(&self) -> u32 {
+    fn estimated_rate(&self) -> u32 {
         self.long_term.rate().unwrap_or(self.rate.max())
     }
 
-    /// The pace that it keeps has the last word on its rate: which losses and round trips its own account of the long-term rate met is
-    /// not all seen.
-    pub(super) fn heed_pace(&mut self) {
+    /// The observed pace overrides the rate: the losses and round trips in the sender's own long-term sampling are not all visible at the
+    /// tap.
+    pub(super) fn correct_by_pace(&mut self) {
         let Some(seen) = self.min_rtt.and_then(|(rtt, _)| self.pace.held(rtt)) else { return };
         let alike = |rate: u32| pace::same(seen, rate, RATE_PART);
         let cycled = |rate: u32| CYCLE_GAINS.into_iter().any(|gain| alike(gained(rate, gain)));
-        if alike(self.reckoned_rate()) {
+        if alike(self.estimated_rate()) {
             self.seen_rate = 0;
         } else if self.long_term.rate().is_some() && (alike(self.rate.max()) || cycled(self.rate.max())) {
             self.long_term.forget();
@@ -44,7 +44,7 @@ impl Bbr {
         }
     }
 
-    /// Gains of window and pacing (`bbr_update_gains`); those of the cycle are taken for even.
+    /// Gains of window and pacing (`bbr_update_gains`); the cycle counts as a gain of one.
     pub(super) fn gains(&self) -> (u64, u64) {
         match self.mode {
             Mode::Startup => (START_GAIN, START_GAIN),
@@ -61,8 +61,8 @@ impl Bbr {
         }
     }
 
-    /// The round trip as the sender measures it: what its pace does not hold back carries the time at which that would have let it go
-    /// (`tcp_update_skb_after_send`), and its round trip comes out shorter than the path's; what runs backwards is none.
+    /// The round trip as the sender measures it: a packet sent ahead of its pacing carries the time at which that would have released it
+    /// (`tcp_update_skb_after_send`), so its round trip is shorter than the path's; a negative one is not taken.
     pub(super) fn as_stamped(&self, delivery: &Delivery) -> Delivery {
         let mut delivery = *delivery;
         if let (Some((left, due)), Some(rtt)) = (self.early, delivery.rtt)

@@ -1,8 +1,8 @@
-//! The long-term rate: on a path that looks policed BBR goes by what it was let through, not by its best round trip
+//! The long-term rate: on a path with a policer BBR uses the rate that passed it, not the largest recent one
 //! (`bbr_lt_bw_sampling`).
 //!
-//! From the first loss on it measures intervals of at least four round trips that end with a loss. Two in a row in which a fifth
-//! was lost, with about the same rate, speak for a policer: for 48 round trips that rate is the rate.
+//! From the first loss on it measures intervals of at least four round trips that end with a loss. Two in a row with about the same
+//! rate, in which a fifth was lost, indicate a policer: that rate is used for 48 round trips.
 
 use spand_proto::units::Timestamp;
 
@@ -11,32 +11,32 @@ use super::rate;
 /// Shortest interval in round trips, and longest.
 const ROUNDS_LEAST: u8 = 4;
 const ROUNDS_MOST: u8 = 4 * ROUNDS_LEAST;
-/// Lost part of what is delivered from which on a path may be policed, in 256ths.
+/// Lost part of what is delivered from which on there may be a policer, in 256ths.
 const LOSSY: u64 = 50;
-/// Two rates are about the same within this part, or within so many bytes a second.
+/// Two rates are about the same within this part, or within these bytes per second.
 const ALIKE_PART: u64 = 8;
 const ALIKE_BYTES: u64 = 500;
 /// Round trips for which the rate is used.
 const USED_ROUNDS: u8 = 48;
 
-/// What is known when an acknowledgement gave a rate, or a timeout came.
+/// The state at a rate sample or a timeout.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "four facts that do not hang together")]
 pub(super) struct Standing {
-    /// When something was delivered last.
+    /// When data was last delivered.
     pub(super) delivered_at: Timestamp,
     pub(super) delivered_bytes: u64,
     pub(super) ever_lost_bytes: u64,
-    /// Something newly counts as lost.
+    /// Something is newly marked lost.
     pub(super) loses: bool,
     pub(super) new_round: bool,
     pub(super) app_limited: bool,
-    /// It cycles its gains.
+    /// It is in `PROBE_BW`.
     pub(super) cycling: bool,
     pub(super) mss: u32,
 }
 
-/// The search for a policer's rate.
+/// The detection of a policer's rate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LongTerm {
     /// Of the last interval, or in use; 0 for none.
@@ -44,12 +44,12 @@ pub(super) struct LongTerm {
     used: bool,
     sampling: bool,
     rounds: u8,
-    /// The interval's beginning: milliseconds, bytes delivered, bytes lost.
+    /// Start of the interval: milliseconds, bytes delivered, bytes lost.
     since: (u64, u64, u64),
 }
 
 impl LongTerm {
-    /// The rate to go by instead of the best of late.
+    /// The rate that replaces the largest recent one.
     pub(super) fn rate(&self) -> Option<u32> {
         self.used.then_some(self.rate)
     }

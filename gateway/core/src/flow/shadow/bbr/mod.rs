@@ -1,8 +1,8 @@
 //! BBR, first version (Cardwell et al. 2016; `tcp_bbr.c`): the window is twice rate times smallest round-trip time.
 //!
-//! BBR paces, so its flight stays at about half its window and says nothing about it; what the packets do show is the
-//! delivery rate ([`delivery`]), how much of it a policer takes ([`long_term`]) and when it empties the pipe ([`probe`]). Left out:
-//! the gain cycle, whose phase is random and moves the window by two segments.
+//! BBR paces, so its flight is about half its window and does not show it; the packets do show the delivery rate ([`delivery`]),
+//! the effect of a policer ([`long_term`]) and when BBR empties the pipe ([`probe`]). Not modelled: the phase of the gain cycle,
+//! which is random and changes the window by two segments.
 
 mod delivery;
 mod gains;
@@ -30,14 +30,14 @@ use crate::mem::boxed;
 /// The pipe is full after three round trips in which the rate grew by less than a quarter.
 const FULL_ROUNDS: u8 = 3;
 
-/// What it is about (`enum bbr_mode`).
+/// `enum bbr_mode`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Mode {
     Startup,
     Drain,
     ProbeBandwidth,
-    /// `until` once the pipe is empty, and whether a round trip passed since; `before`: what was known of the smallest round-trip
-    /// time when it began; `windows`: the window then, and the one kept for after a loss.
+    /// `until` once the pipe is empty, and whether a round trip passed since; `before`: the smallest round-trip time at its begin;
+    /// `windows`: the window then, and the saved one.
     ProbeRtt {
         since: Timestamp,
         until: Option<Timestamp>,
@@ -54,34 +54,34 @@ pub(super) struct Bbr {
     rate: DeliveryRate,
     long_term: LongTerm,
     pace: Pace,
-    /// Rate that its pace shows where its account of deliveries shows another one; 0 for none.
+    /// The rate of the observed pace, if it differs from the delivery rate; 0 for none.
     seen_rate: u32,
     /// Rate at which the pipe may be full, and round trips since it grew.
     full_rate: u32,
     full_rounds: u8,
-    /// It was full once.
+    /// `full_bw_reached`.
     is_full: bool,
-    /// Smallest round-trip time at the tap, and since when it is that.
+    /// Smallest round-trip time at the tap, and since when.
     min_rtt: Option<(Micros, Timestamp)>,
-    /// How much longer it takes the sender.
+    /// Additional time of a round trip at the sender.
     reaction: Micros,
     aggregation: Aggregation,
     mode: Mode,
-    /// Rate that it paces at, and until when that holds the next segment back.
+    /// Pacing rate, and until when it delays the next segment.
     paced: u32,
     paced_until: Timestamp,
-    /// When a timer's repeat left before that, and when it was due.
+    /// When the retransmission of a timeout left before that, and when it was due.
     early: Option<(Timestamp, Timestamp)>,
     segments: u32,
-    /// Window before a loss or a probe cut it.
+    /// Window before a loss or a probe reduced it (`prior_cwnd`).
     prior_segments: u32,
-    /// Losses were being repaired at the acknowledgement before.
+    /// Losses were being repaired at the previous acknowledgement.
     was_recovering: bool,
     /// Those of a timeout.
     was_timed_out: bool,
-    /// A reduction after a mark is under way.
+    /// A reduction after an ECN echo is under way.
     reducing: bool,
-    /// In the first round trip of a recovery.
+    /// In the first round trip of a recovery (`packet_conservation`).
     conserving: bool,
     /// Nothing sent since an idle time is acknowledged.
     idle_restart: bool,
@@ -92,7 +92,7 @@ pub(super) struct Bbr {
 }
 
 impl Bbr {
-    /// A sender whose window is `segments` now, with the smallest round-trip time so far and since when it is known.
+    /// A sender with a window of `segments`, and the smallest round-trip time so far and since when.
     pub(super) fn new(
         at: Timestamp,
         delivered_bytes: u64,
@@ -129,13 +129,13 @@ impl Bbr {
         bbr
     }
 
-    /// Memory of it, where it lies by itself.
+    /// Memory of it, allocated separately.
     pub(super) fn held_bytes(&self) -> usize {
         boxed::<Self>() + self.rate.held_bytes()
     }
 
-    /// What the handshake showed, where nothing was known: the smallest round-trip time, and the pace at which the initial window
-    /// leaves within it (`bbr_init_pacing_rate_from_rtt`).
+    /// The handshake's result, if nothing was measured before: the smallest round-trip time, and the pacing rate of the initial window
+    /// (`bbr_init_pacing_rate_from_rtt`).
     pub(super) fn open(&mut self, min_rtt: Option<(Micros, Timestamp)>) {
         if self.min_rtt.is_none()
             && let Some((rtt, since)) = min_rtt
@@ -151,7 +151,7 @@ impl Bbr {
         f64::from(self.segments)
     }
 
-    /// Whether it still looks for the rate.
+    /// Whether it is in STARTUP.
     pub(super) fn starting(&self) -> bool {
         matches!(self.mode, Mode::Startup)
     }
@@ -160,7 +160,7 @@ impl Bbr {
     pub(super) fn on_sent(&mut self, at: Timestamp, sent: &Departure) {
         self.contest_probe(at, sent.pipe_segments);
         let before = sent.pipe_bytes.saturating_sub(sent.bytes);
-        // With the pipe all but empty under a large window it probes, whether or not that was foreseen.
+        // A nearly empty pipe under a large window shows `PROBE_RTT`, expected or not.
         let emptied = sent.new && sent.pipe_segments <= probe::WINDOW && self.segments > 4 * probe::WINDOW;
         if sent.idle && self.pushed || emptied {
             self.rate.limit_by_application(before);
@@ -178,11 +178,10 @@ impl Bbr {
         if sent.dry {
             self.rate.limit_by_application(sent.pipe_bytes);
         }
-        // A full window is no reason to look away: the replica's may be the one that is too small, and one that holds its sender back
-        // does not do so evenly.
-        let told = self.pace.on_sent(at, sent.bytes, self.mss, sent.paced && !sent.dry);
+        // Also with a full window: the replica's may be too small, and a sender at its window limit does not send evenly.
+        let at_pace = self.pace.on_sent(at, sent.bytes, self.mss, sent.paced && !sent.dry);
         match self.mode {
-            Mode::ProbeBandwidth if told => self.heed_pace(),
+            Mode::ProbeBandwidth if at_pace => self.correct_by_pace(),
             Mode::ProbeBandwidth | Mode::ProbeRtt { .. } => {}
             Mode::Startup | Mode::Drain => self.pace.forget(),
         }
@@ -270,8 +269,7 @@ impl Bbr {
         Bytes(bytes).segments_ceil(Bytes(u64::from(self.mss.max(1)))).0
     }
 
-    /// A timeout (`bbr_set_state`), which ends a round trip, with `ever_lost` bytes lost so far. Its repeat leaves at once, whatever the
-    /// pace.
+    /// A timeout (`bbr_set_state`), which ends a round trip, with `ever_lost` bytes lost so far. Its retransmission is not paced.
     pub(super) fn time_out(&mut self, at: Timestamp, ever_lost: u64) {
         self.early = (at < self.paced_until).then_some((at, self.paced_until));
         self.save();
@@ -291,7 +289,7 @@ impl Bbr {
         });
     }
 
-    /// A loss was none: it looks anew whether the pipe is full and the path policed (`bbr_undo_cwnd`).
+    /// A loss was spurious: restarts the search for a full pipe and a policer (`bbr_undo_cwnd`).
     pub(super) fn undo(&mut self) {
         self.full_rate = 0;
         self.full_rounds = 0;

@@ -1,23 +1,23 @@
-//! The pace as the packets show it. BBR sends in bursts, each as long after the one before as that takes at its pace, whatever
-//! comes back: most of these gaps tell its rate to a few percent (`tcp_update_skb_after_send`).
+//! The observed pace. BBR sends in bursts, spaced by their length at its pacing rate, independent of acknowledgements: most gaps
+//! give its rate to a few percent (`tcp_update_skb_after_send`).
 //!
-//! Its gain cycle changes the pace for a round trip or so; a pace that holds for longer is the rate that it goes by.
+//! Its gain cycle changes the pace for a round trip or so; a pace that lasts longer is its rate.
 
 use spand_proto::units::{Micros, Timestamp};
 
 use super::rate;
 
-/// What leaves within this time after the packet before it is of the same burst: bursts are a millisecond apart at least.
+/// A packet within this time after the one before is of the same burst: bursts are a millisecond apart at least.
 const BURST: Micros = Micros(250);
-/// Two gaps tell the same pace within this part.
+/// Two gaps have the same pace within this part.
 const SAME_PART: u32 = 32;
-/// Gaps in a row that make another pace, and in all that make one telling.
-const ANEW: u8 = 3;
-const TELLING: u8 = 12;
-/// The gain cycle holds a gain other than one for a smallest round trip (`bbr_is_next_cycle_phase`), here with this part of it to spare.
+/// Gaps in a row that start another pace, and gaps that establish one.
+const NEW_PACE: u8 = 3;
+const ESTABLISHED: u8 = 12;
+/// The gain cycle keeps a gain for a smallest round trip (`bbr_is_next_cycle_phase`); the margin is this part of it.
 const SPARE_PART: u64 = 2;
 
-/// Gaps that tell the same pace.
+/// Gaps of the same pace.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     rate: u32,
@@ -26,16 +26,16 @@ struct Run {
     last: Timestamp,
 }
 
-/// Follows the gaps between bursts.
+/// Tracks the gaps between bursts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
     burst_began: Timestamp,
     burst_bytes: u64,
     last_sent: Timestamp,
-    /// The pace of late, and another one that may follow it.
+    /// The current pace, and another one that may follow it.
     now: Run,
     next: Run,
-    /// After the last packet nothing but its pace held it back.
+    /// After the last packet only pacing delayed the sender.
     free: bool,
 }
 
@@ -53,8 +53,8 @@ impl Run {
 }
 
 impl Pace {
-    /// A packet of `bytes` payload, after which nothing but its pace holds the sender back if it is `free`. Returns whether the gap
-    /// before it tells the pace of late.
+    /// A packet of `bytes` payload, after which only pacing delays the sender if it is `free`. Returns whether the gap before it has the
+    /// current pace.
     pub(super) fn on_sent(&mut self, at: Timestamp, bytes: u64, mss: u32, free: bool) -> bool {
         let begins = at.since(self.last_sent) > BURST;
         self.last_sent = at;
@@ -63,33 +63,33 @@ impl Pace {
             self.burst_bytes = self.burst_bytes.saturating_add(bytes);
             return false;
         }
-        let told = rate::of_paced(self.burst_bytes, mss, at.since(self.burst_began).0);
+        let rate = rate::of_paced(self.burst_bytes, mss, at.since(self.burst_began).0);
         (self.burst_began, self.burst_bytes) = (at, bytes);
         if !was_free {
             return false;
         }
-        if self.now.take(at, told) {
+        if self.now.take(at, rate) {
             self.next.gaps = 0;
             return true;
         }
-        if !self.next.take(at, told) {
-            self.next = Run { rate: told, gaps: 1, since: at, last: at };
-        } else if self.next.gaps >= ANEW {
+        if !self.next.take(at, rate) {
+            self.next = Run { rate, gaps: 1, since: at, last: at };
+        } else if self.next.gaps >= NEW_PACE {
             self.now = std::mem::take(&mut self.next);
         }
         false
     }
 
-    /// Another gain holds: what it paced at before says nothing.
+    /// The gain changed: the pace before does not count.
     pub(super) fn forget(&mut self) {
         (self.now, self.next) = (Run::default(), Run::default());
     }
 
-    /// The rate that it goes by, where it held the same pace for longer than its gain cycle does.
+    /// Its rate, if the same pace lasted longer than a phase of the gain cycle.
     pub(super) fn held(&self, min_rtt: Micros) -> Option<u32> {
         let gain = min_rtt.0.saturating_add(min_rtt.0 / SPARE_PART);
         let long = self.now.last.since(self.now.since).0 >= gain;
-        (self.now.gaps >= TELLING && long).then_some(self.now.rate)
+        (self.now.gaps >= ESTABLISHED && long).then_some(self.now.rate)
     }
 }
 
@@ -102,7 +102,7 @@ pub(super) fn same(one: u32, other: u32, part: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// What is known of the pace after bursts of two segments of 1,000 bytes so many microseconds apart, round trips of 10 ms.
+    /// The rate after bursts of two segments of 1,000 bytes with these gaps, round trips of 10 ms.
     fn held_after(gaps_us: &[u64], free: bool) -> Option<u64> {
         let mut pace = Pace::default();
         let mut at = Timestamp::from_micros(1_000_000);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_pace_that_holds_for_longer_than_a_gain_is_the_rate() {
-        // Two segments in 4 ms; now and then an acknowledgement's, or one that comes late.
+        // Two segments in 4 ms; now and then one sooner, after an acknowledgement, or one late.
         let even =
             [[4_000, 4_020, 3_990, 900, 4_000, 4_000], [6_100, 3_970, 4_000, 4_010, 4_000, 4_000]].concat().repeat(2);
         assert!(about(held_after(&even, true), 500_000), "{:?}", held_after(&even, true));

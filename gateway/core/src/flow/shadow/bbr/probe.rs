@@ -1,24 +1,24 @@
-//! The smallest round-trip time, and the mode in which BBR empties the pipe to measure it anew.
+//! The smallest round-trip time, and `PROBE_RTT`, in which BBR empties the pipe to measure it again.
 //!
-//! Whether that mode begins hangs on single round-trip times, so the packets have the last word.
+//! The start of that mode depends on single round-trip times, so the packets decide.
 
 use spand_proto::units::{Micros, Timestamp};
 
 use super::delivery::Delivery;
 use super::{Bbr, Mode};
 
-/// Age of the smallest round-trip time at which it is measured anew.
+/// Age of the smallest round-trip time at which it is measured again.
 const MIN_RTT_AGE: Micros = Micros(10_000_000);
-/// Window then, and for how long at least.
+/// Window then, and shortest duration.
 pub(super) const WINDOW: u32 = 4;
 const TIME: Micros = Micros(200_000);
-/// What had left already when it began is seen within this time.
+/// Packets sent before its begin pass the tap within this time.
 const STOPS_WITHIN: Micros = Micros(2_000);
-/// Segments beyond that window that are still no sign of another mode.
+/// Segments beyond that window that do not contradict the mode.
 const SLACK: u32 = 4;
 
 impl Bbr {
-    /// Whether it empties the pipe at this time: its window is then full and says nothing about its rivals.
+    /// Whether it empties the pipe: its window is then full, which is no evidence on its rivals.
     pub(in super::super) fn probing(&self) -> bool {
         matches!(self.mode, Mode::ProbeRtt { .. })
     }
@@ -32,7 +32,7 @@ impl Bbr {
         {
             self.min_rtt = Some((rtt, delivery.at));
         }
-        // What is sent after an idle time measured it without a probe.
+        // Data sent after an idle time measured it without a probe.
         if let Some(before) = expired.filter(|_| !self.idle_restart && !self.probing()) {
             let windows = [self.segments, self.prior_segments];
             self.save();
@@ -64,7 +64,7 @@ impl Bbr {
         }
     }
 
-    /// A segment with `pipe_segments` in the network while it is thought to keep the pipe empty.
+    /// A segment sent with `pipe_segments` in the network during an assumed `PROBE_RTT`.
     pub(super) fn contest_probe(&mut self, at: Timestamp, pipe_segments: u32) {
         let Mode::ProbeRtt { since, until, before: (min, known), windows, .. } = self.mode else { return };
         if pipe_segments <= WINDOW + SLACK {
@@ -73,10 +73,10 @@ impl Bbr {
         if until.is_some() {
             self.end_probe(at);
         } else if at.since(since).0 > self.reaction.0.saturating_add(STOPS_WITHIN.0) {
-            // More than the paced segments that may still follow: it knows a younger one. Try again in a round trip.
+            // More than the paced segments that may still follow: its measurement is more recent. Try again in a round trip.
             self.end_probe(at);
             self.min_rtt = Some((min, known.after(min)));
-            // There was no probe that could have held it back, or have cut the window of a recovery under way.
+            // Without a probe nothing limited it, and the window of a recovery under way was not reduced.
             self.rate.lift_limit();
             [self.segments, self.prior_segments] = windows;
         }

@@ -1,12 +1,12 @@
-//! Rates and the largest of the last ones, in the kernel's unit, so that what is rounded is rounded alike: packets per microsecond,
-//! times 2^24 (`BW_SCALE`).
+//! Rates and their windowed maximum, in the kernel's unit, so that rounding is the same: packets per microsecond, times 2^24
+//! (`BW_SCALE`).
 
 use spand_proto::units::Micros;
 
 const SCALE: u32 = 24;
 /// Gains are in 256ths (`BBR_SCALE`).
 pub(super) const UNIT: u64 = 256;
-/// Of the rate, what is paced at, in percent.
+/// Pacing rate as a percentage of the rate.
 const PACED_PERCENT: u64 = 99;
 
 /// `bytes` of segments of `mss` in `us` microseconds.
@@ -43,7 +43,7 @@ pub(super) fn segments_in(rate: u32, time: Micros) -> f64 {
     f64::from(rate) * time.0 as f64 / f64::from(1_u32 << SCALE)
 }
 
-/// The largest value of the last N round trips, from three remembered ones (Kathleen Nichols' windowed filter, as in Linux's
+/// The largest value of the last N round trips, from three samples (Kathleen Nichols' windowed filter, as in Linux's
 /// `win_minmax.c`): best, second and third best in order of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MaxFilter {

@@ -1,25 +1,25 @@
 //! BBR's share of the path: its delivery rate times the smallest round-trip time, and how often that is a sample.
 //!
-//! The round-trip time that BBR's window goes by is forgotten after ten seconds and measured anew, perhaps through a queue of others; the
-//! path is no longer for that. So the one here is kept longer, and not for ever: a path that changes its length shows.
+//! BBR's own smallest round-trip time expires after ten seconds and is measured again, perhaps through a queue of other traffic, which
+//! does not make the path longer. So the one here is kept longer, but not for ever: a change of the path shows.
 
 use spand_proto::units::{Micros, Timestamp};
 
 use super::{Bbr, Mode, rate};
 
-/// The smallest round-trip time is one of this long at least, and of twice as long at most.
+/// Shortest period of the smallest round-trip time; the longest is twice this.
 const PERIOD: Micros = Micros(15_000_000);
 /// Round trips between two samples: the delivery rate is the largest of as many. And the shortest time.
 const SAMPLE_ROUNDS: u8 = 10;
 const SAMPLE_APART: Micros = Micros(1_000_000);
 
-/// What the share is computed from, beside the rate.
+/// The inputs of the share beside the rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     /// Smallest round-trip time at the tap, of this period and of the one before.
     least: [Option<Micros>; 2],
     since: Timestamp,
-    /// Round trips without a sample that neither application nor receiver held.
+    /// Round trips without a sample that neither application nor receiver limited.
     rounds: u8,
     sampled_at: Option<Timestamp>,
 }
@@ -44,18 +44,18 @@ impl Share {
 }
 
 impl Bbr {
-    /// Its share in segments, where `reaction` lies between the tap and its sender.
+    /// Its share in segments, with `reaction` between the tap and its sender.
     pub(in super::super) fn share(&self, reaction: Micros) -> Option<f64> {
         let least = self.share.least().filter(|_| self.rate.max() > 0)?;
         Some(rate::segments_in(self.rate.max(), Micros(least.0.saturating_add(reaction.0))))
     }
 
-    /// A round trip is over that neither application nor receiver held.
+    /// A round trip ended that neither application nor receiver limited.
     pub(in super::super) fn count_round(&mut self) {
         self.share.rounds = self.share.rounds.saturating_add(1);
     }
 
-    /// Whether its share is a sample now: the first once the pipe was full, later ones some round trips apart.
+    /// Whether its share is a sample: first with a full pipe, then some round trips apart.
     pub(in super::super) fn take_rate_due(&mut self, at: Timestamp) -> bool {
         let Share { rounds, sampled_at, .. } = self.share;
         let due = match sampled_at {
@@ -86,7 +86,7 @@ mod tests {
             share.least().map(|rtt| rtt.0 / 1_000)
         };
         assert_eq!(least(0, 40), Some(40));
-        assert_eq!(least(20, 90), Some(40), "a queue of others may stand for so long");
+        assert_eq!(least(20, 90), Some(40), "a queue of others may last as long");
         assert_eq!(least(40, 90), Some(90));
         assert_eq!(least(60, 30), Some(30));
     }

@@ -1,4 +1,4 @@
-//! What the kernel's BBR does, step by step.
+//! The kernel's BBR, step by step.
 
 use super::*;
 
@@ -39,7 +39,7 @@ const FULL: Departure = Departure {
 };
 
 #[test]
-fn a_recovery_conserves_and_one_right_after_it_does_not_begin_anew() {
+fn a_recovery_conserves_and_one_right_after_it_is_not_new() {
     let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
     assert_eq!(ack(&mut bbr, 40, 0, false), "41");
     bbr.lose(false);
@@ -52,9 +52,9 @@ fn a_recovery_conserves_and_one_right_after_it_does_not_begin_anew() {
 
 #[test]
 fn a_recovery_within_a_reduction_after_a_mark_gives_back_the_window_before_the_mark() {
-    let before = |by_mark: bool| {
+    let before = |by_ecn: bool| {
         let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
-        bbr.lose(by_mark);
+        bbr.lose(by_ecn);
         let grown = [40, 40].map(|pipe| ack(&mut bbr, pipe, 0, false));
         assert_eq!(grown, ["41", "42"]);
         assert_eq!(ack(&mut bbr, 20, 5, true), "21");
@@ -64,7 +64,7 @@ fn a_recovery_within_a_reduction_after_a_mark_gives_back_the_window_before_the_m
 }
 
 #[test]
-fn a_recovery_that_follows_a_timeout_conserves_anew() {
+fn a_recovery_that_follows_a_timeout_conserves_again() {
     let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
     bbr.time_out(Timestamp(0), 0);
     assert_eq!(ack(&mut bbr, 6, 0, true), "7", "in the network and just delivered");
@@ -115,7 +115,7 @@ fn what_was_sent_before_a_loss_was_known_raises_no_window_in_recovery() {
     assert_eq!(
         bbr.segments().to_string(),
         "21",
-        "the repeat, which tells of the loss, leaves after its acknowledgement"
+        "the retransmission, which shows the loss, follows its acknowledgement"
     );
 }
 
@@ -164,7 +164,7 @@ fn send(bbr: &mut Bbr, from_us: u64, gap_us: u64, paced: bool) {
 }
 
 #[test]
-fn the_pace_that_it_keeps_has_the_last_word_on_its_rate() {
+fn the_observed_pace_overrides_its_rate() {
     // Two segments of 1,000 bytes in 4 ms, by its own account; the pipe is full.
     let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(10_000), Timestamp(0))));
     (bbr.mode, bbr.is_full, bbr.mss) = (Mode::ProbeBandwidth, true, 1_000);
@@ -178,7 +178,7 @@ fn the_pace_that_it_keeps_has_the_last_word_on_its_rate() {
     send(&mut bbr, 3_000_000, 4_040 * 4 / 5, true);
     assert_eq!(bbr.rate(), own, "a gain of its cycle");
     send(&mut bbr, 4_000_000, 6_060, true);
-    assert!(about(&bbr, own / 3 * 2), "it goes by another one");
+    assert!(about(&bbr, own / 3 * 2), "it uses another one");
     send(&mut bbr, 5_000_000, 4_040, true);
     assert_eq!(bbr.rate(), own);
     bbr.segments = 4;

@@ -1,4 +1,4 @@
-//! BBR's window: what its target is made of, and what losses and their repair make of it.
+//! BBR's window: its target, and the effect of losses and their repair.
 
 use spand_proto::units::{Micros, Timestamp};
 
@@ -6,19 +6,19 @@ use super::super::cwnd::INITIAL;
 use super::delivery::Delivery;
 use super::{Bbr, EVEN_GAIN, probe, rate};
 
-/// Below this rate in bytes a second a burst may be one segment; a burst has at most so many, or so many bytes.
+/// Rate in bytes per second below which a burst may be one segment; then the largest burst in segments and in bytes.
 const BURST_RATE: u64 = 150_000;
 const BURST_MOST: u64 = 127;
 const BURST_MOST_BYTES: u64 = 65_215;
 
-/// Its window is larger by this in one of eight phases of its gain cycle (`bbr_quantization_budget`); which one is not known.
+/// Its window is larger by this in one phase of eight of its gain cycle (`bbr_quantization_budget`); which one is unknown.
 const PHASE_SEGMENTS: f64 = 2.0;
 
 impl Bbr {
-    /// Segments for `gain` times the share at `rate`, `extra` ones, and one burst in each of three places; then even
+    /// Segments for `gain` times the share at `rate`, `extra` ones, and one burst in each of three places; then rounded up to even
     /// (`bbr_inflight`, `bbr_quantization_budget`).
     pub(super) fn budget(&self, rate: u32, gain: u64, extra: u32) -> u32 {
-        // No rate yet: nothing holds the start back.
+        // Without a rate the start is unlimited.
         let Some((min_rtt, _)) = self.min_rtt.filter(|_| rate > 0) else { return u32::MAX / 2 };
         let min_rtt = Micros(min_rtt.0.saturating_add(self.reaction.0));
         let paced = rate::paced(self.paced, self.mss, EVEN_GAIN);
@@ -59,12 +59,12 @@ impl Bbr {
         self.segments = self.segments.max(probe::WINDOW);
     }
 
-    /// Losses take from the window; at the beginning of a recovery it is what is in the network, and at the end what it was
-    /// (`bbr_set_cwnd_to_recover_or_restore`). A recovery that follows another one at once is no new one; one that follows a timeout is.
+    /// Losses reduce the window; at the begin of a recovery it becomes the pipe, and at the end what it was before
+    /// (`bbr_set_cwnd_to_recover_or_restore`). A recovery right after another one is not new; one after a timeout is.
     fn follow_recovery(&mut self, delivery: &Delivery, in_network: u32) {
         let begins = !self.was_recovering || (self.was_timed_out && !delivery.timed_out);
         let begins = begins && delivery.recovering && !delivery.timed_out;
-        // Within a reduction after a mark the window before that is kept (`tcp_enter_recovery`).
+        // Within a reduction after an ECN echo the window before that is kept (`tcp_enter_recovery`).
         if begins && !self.reducing {
             self.save();
         }
@@ -81,29 +81,29 @@ impl Bbr {
         self.was_timed_out = delivery.timed_out;
     }
 
-    /// Keeps the window for after a loss or a probe; while either cuts it, the larger one (`bbr_save_cwnd`).
+    /// Saves the window before a loss or a probe; while either reduces it, the larger one (`bbr_save_cwnd`).
     pub(super) fn save(&mut self) {
         let cut = self.was_recovering || self.probing();
         self.prior_segments = if cut { self.prior_segments.max(self.segments) } else { self.segments };
     }
 
-    /// A loss or mark: what follows of it shows at the acknowledgements. A reduction after a mark takes nothing from the window.
-    pub(in super::super) fn lose(&mut self, by_mark: bool) {
+    /// A loss or ECN echo: the acknowledgements show its effect. An ECN echo does not reduce the window.
+    pub(in super::super) fn lose(&mut self, by_ecn: bool) {
         self.save();
-        self.reducing = by_mark;
+        self.reducing = by_ecn;
     }
 
-    /// What was outstanding at a loss or mark is acknowledged.
+    /// Data outstanding at a loss or ECN echo is acknowledged.
     pub(in super::super) fn repaired(&mut self) {
         self.reducing = false;
     }
 
-    /// The packets show a larger window; returns by how much of its own it was wrong.
+    /// The packets show a larger window; returns the error as part of its own.
     pub(in super::super) fn raise(&mut self, pipe_segments: u32) -> f64 {
         if self.probing() {
             return 0.0;
         }
-        // What was sent before a loss was known was within the window before it, and says nothing of what is left of that.
+        // Data sent before the loss was detected was within the window before it, so it does not show the reduced one.
         let before = if self.was_recovering { self.prior_segments.max(self.segments) } else { self.segments };
         let (pipe, segments) = (f64::from(pipe_segments), f64::from(before));
         let wrong = ((pipe - segments - PHASE_SEGMENTS) / segments.max(1.0)).max(0.0);
@@ -116,10 +116,10 @@ impl Bbr {
 
 /// Round trips that one of the two slots of the largest excess covers.
 const SLOT_ROUNDS: u8 = 5;
-/// The excess counts for at most this long at the delivery rate.
+/// Upper bound of the excess: the delivery in this time.
 const EXCESS_MOST: Micros = Micros(100_000);
 
-/// Acknowledgements that come in clumps, beyond what the rate explains: BBR adds the largest recent excess to its window
+/// Clumps of acknowledgements, beyond the delivery rate: BBR adds the largest recent excess to its window
 /// (`bbr_update_ack_aggregation`).
 #[derive(Clone, Debug)]
 pub(super) struct Aggregation {
@@ -159,7 +159,7 @@ impl Aggregation {
         self.excess_segments[0] = self.excess_segments[0].max(excess);
     }
 
-    /// What the window grows by at `rate`.
+    /// The additional window at `rate`.
     pub(super) fn extra_segments(&self, rate: u32) -> u32 {
         self.excess_segments[0].max(self.excess_segments[1]).min(rate::packets_in(rate, EXCESS_MOST))
     }

@@ -1,4 +1,4 @@
-//! Single rules of the sender's kernel that the replica follows.
+//! Single rules of the kernel that the replica follows.
 
 use proptest::prelude::*;
 use spand_proto::units::{Bytes, Micros, Timestamp};
@@ -10,7 +10,7 @@ use super::path::{Demand, Path};
 use super::*;
 
 #[test]
-fn hystart_hears_selective_acknowledgements_while_a_loss_is_repaired() {
+fn hystart_uses_selective_acknowledgements_in_recovery() {
     let left_with = |rtt: Micros| {
         let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
         rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
@@ -38,8 +38,8 @@ fn hystart_hears_selective_acknowledgements_while_a_loss_is_repaired() {
     );
 }
 
-/// A transfer of 21 segments seen 5 ms from its sender, up to its last segment: two for each acknowledgement, until none is
-/// left, when the sender has heard of six and the tap of ten.
+/// A transfer of 21 segments seen 5 ms from its sender, up to its last segment: two per acknowledgement, until none is
+/// left, when six are acknowledged at the sender and ten at the tap.
 fn far_transfer(peer_window: u64) -> Shadow {
     let mut shadow = opened();
     shadow.on_reaction(Micros(10_000));
@@ -74,15 +74,15 @@ fn a_far_senders_last_flight_ends_with_the_window_that_it_had_then() {
 }
 
 #[test]
-fn a_far_senders_peer_is_full_by_what_it_had_heard() {
-    // Eleven outstanding at the tap, and four that its sender had not heard of.
+fn a_far_senders_peer_window_is_full_by_the_acknowledgements_received() {
+    // Eleven outstanding at the tap, and four more at its sender.
     assert!(far_transfer(16 * MSS).rounds.current.receiver_full);
     assert!(!far_transfer(17 * MSS).rounds.current.receiver_full);
 }
 
 #[test]
 fn in_recovery_a_sender_stops_at_its_own_window() {
-    // From 80 segments Reno goes down to 40 and CUBIC to 56. `kept`: segments of every ten that arrive.
+    // From 80 segments Reno reduces to 40 and CUBIC to 56. `kept`: segments of every ten that are delivered.
     let named = |kept: u64| {
         let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
         rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
@@ -112,9 +112,9 @@ fn in_recovery_a_sender_stops_at_its_own_window() {
     assert!(reno.is_towards_reno() && !cubic.is_towards_reno(), "{reno:?} {cubic:?}");
 }
 
-// Congestion controls as their RFCs and papers write them, in fractions: not the integer rules of the replica.
+// Congestion controls as in their RFCs and papers, in fractions: not the integer rules of the replica.
 
-/// What decides how a simulated sender fills its window.
+/// The congestion control of a simulated sender.
 #[derive(Clone, Debug)]
 pub(super) enum Algorithm {
     Reno,
@@ -217,10 +217,10 @@ impl BbrState {
     }
 }
 
-// Whatever is told, in whatever order: no panic, and a window is a number.
+// Any input in any order: no panic, and a finite window.
 
 #[derive(Clone, Debug)]
-enum Told {
+enum Input {
     Open(u64),
     Sent(Sent),
     Acked(Acked),
@@ -239,7 +239,7 @@ fn time() -> impl Strategy<Value = Option<Micros>> {
     prop::option::of(number().prop_map(Micros))
 }
 
-fn sent() -> impl Strategy<Value = Told> {
+fn sent() -> impl Strategy<Value = Input> {
     (any::<(u32, u32, bool, bool, bool)>(), number(), number(), prop::option::of(number()), time(), 0..3u8).prop_map(
         |((new, again, full_sized, more, repeats_wait), pipe, flight, peer_window, since_ack, kind)| {
             let new_bytes = if kind == 0 { new } else { 1_000 };
@@ -257,28 +257,28 @@ fn sent() -> impl Strategy<Value = Told> {
                 since_ack,
                 since_oldest: since_ack,
             };
-            Told::Sent(sent)
+            Input::Sent(sent)
         },
     )
 }
 
-fn any_acknowledgement() -> impl Strategy<Value = Told> {
+fn any_acknowledgement() -> impl Strategy<Value = Input> {
     (number(), number(), number(), time(), number()).prop_map(|(acked_bytes, pipe, flight, rtt, delivered_bytes)| {
         let newest = rtt.map(|rtt| Newest { sent_at: Timestamp(rtt.0), again: false });
-        Told::Acked(Acked { acked_bytes, pipe, flight, rtt, newest, delivered_bytes, ..Acked::default() })
+        Input::Acked(Acked { acked_bytes, pipe, flight, rtt, newest, delivered_bytes, ..Acked::default() })
     })
 }
 
-fn told() -> impl Strategy<Value = Told> {
+fn input() -> impl Strategy<Value = Input> {
     let kinds = [LossKind::FastRetransmit, LossKind::Timeout, LossKind::TailLossProbe, LossKind::Ecn];
     prop_oneof![
-        1 => number().prop_map(Told::Open),
+        1 => number().prop_map(Input::Open),
         20 => sent(),
         20 => any_acknowledgement(),
-        2 => (prop::sample::select(kinds.to_vec()), number()).prop_map(|(kind, pipe)| Told::Loss(kind, pipe)),
-        1 => Just(Told::RecoveryEnd),
-        1 => Just(Told::Undo),
-        1 => Just(Told::TransferEnd),
+        2 => (prop::sample::select(kinds.to_vec()), number()).prop_map(|(kind, pipe)| Input::Loss(kind, pipe)),
+        1 => Just(Input::RecoveryEnd),
+        1 => Just(Input::Undo),
+        1 => Just(Input::TransferEnd),
     ]
 }
 
@@ -298,37 +298,37 @@ fn start(kind: u8) -> (Shadow, Timestamp) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
-    fn nonsense_is_borne(all in prop::collection::vec((told(), number()), 1..200), kind in 0..3u8) {
+    fn any_input_gives_a_finite_window(all in prop::collection::vec((input(), number()), 1..200), kind in 0..3u8) {
         let (mut shadow, mut at) = start(kind);
-        for (told, later) in all {
+        for (input, later) in all {
             at = at.after(Micros(later));
-            let said = match told {
-                Told::Open(mss) => {
+            let sample = match input {
+                Input::Open(mss) => {
                     shadow.on_open(at, Bytes(mss), None);
                     None
                 }
-                Told::Sent(sent) => {
+                Input::Sent(sent) => {
                     shadow.on_sent(at, &sent);
                     None
                 }
-                Told::Acked(acked) => {
+                Input::Acked(acked) => {
                     shadow.on_ack(at, &acked);
                     None
                 }
-                Told::Loss(kind, pipe) => shadow.on_loss(at, kind, pipe, pipe).ok(),
-                Told::RecoveryEnd => {
+                Input::Loss(kind, pipe) => shadow.on_loss(at, kind, pipe, pipe).ok(),
+                Input::RecoveryEnd => {
                     shadow.on_recovery_end(at, 0);
                     None
                 }
-                Told::Undo => {
+                Input::Undo => {
                     shadow.on_undo(at);
                     None
                 }
-                Told::TransferEnd => shadow.on_transfer_end(at).ok(),
+                Input::TransferEnd => shadow.on_transfer_end(at).ok(),
             };
             prop_assert!(shadow.window().is_none_or(|window| window.bytes().is_finite()));
             prop_assert!(shadow.sawtooth().is_none_or(f64::is_finite));
-            prop_assert!(said.is_none_or(|said| said.window.bytes().is_finite()));
+            prop_assert!(sample.is_none_or(|sample| sample.window.bytes().is_finite()));
         }
     }
 }

@@ -63,12 +63,12 @@ fn slow_start_doubles_and_a_loss_in_it_gives_no_sample() {
 }
 
 #[test]
-fn an_end_of_slow_start_that_nothing_bears_out_holds_where_the_host_is_known_to_run_cubic() {
+fn an_unconfirmed_end_of_slow_start_holds_on_a_host_that_runs_cubic() {
     let at_loss = |prior: Prior| {
         let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
         shadow.presume(at, prior);
         rounds(&mut shadow, &mut at, &mut delivered, &[10, 20]);
-        // The next flight is answered one by one and finds a queue, so that HyStart ends slow start at its ninth.
+        // The next flight is acknowledged segment by segment and meets a queue, so HyStart ends slow start at its ninth.
         for n in 1..=40 {
             let pipe = n * MSS;
             shadow.on_sent(at, &Sent { new_bytes: 1_000, full_sized: true, pipe, flight: pipe, ..Sent::default() });
@@ -94,7 +94,7 @@ fn an_end_of_slow_start_that_nothing_bears_out_holds_where_the_host_is_known_to_
 
 #[test]
 fn a_loss_of_a_sender_that_may_be_bbr_waits_for_its_name() {
-    let told = |bbr: f64| {
+    let sample = |bbr: f64| {
         let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
         rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
         (shadow.reno.cwnd, shadow.cubic.cwnd) = (Cwnd::new(40), Cwnd::new(40));
@@ -108,8 +108,8 @@ fn a_loss_of_a_sender_that_may_be_bbr_waits_for_its_name() {
         assert!(shadow.after_loss.as_mut().unwrap().judges());
         shadow.take_sample(at).map(|sample| sample.window.segments(Bytes(MSS)).0)
     };
-    assert_eq!(told(-1.0), Some(39), "it backed off");
-    assert_eq!(told(1.0), None, "it starts up");
+    assert_eq!(sample(-1.0), Some(39), "it backed off");
+    assert_eq!(sample(1.0), None, "it starts up");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_transfer_that_lost_packets_in_slow_start_shows_what_the_path_carried_since(
 }
 
 #[test]
-fn a_timeout_gives_no_sample_and_starts_anew() {
+fn a_timeout_gives_no_sample_and_restarts() {
     let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
     rounds(&mut shadow, &mut at, &mut delivered, &[10, 20]);
     assert_eq!(shadow.on_loss(at, LossKind::Timeout, 0, 40 * MSS), Err(Ignored::Timeout));
@@ -163,12 +163,12 @@ fn bulk(algorithm: Algorithm) -> Path {
 fn assert_loss_samples(path: &Path) {
     let in_avoidance = path.losses.iter().filter(|(_, slow_start, _)| !slow_start).count();
     assert!(in_avoidance >= 3, "only {in_avoidance} losses to judge");
-    for (before, slow_start, said) in &path.losses {
-        match said {
+    for (before, slow_start, sample) in &path.losses {
+        match sample {
             Ok(sample) => {
                 assert!(!slow_start, "a sample in slow start");
-                let said = sample.window.bytes() / path::MSS as f64;
-                assert!((said + 1.0 - before).abs() < 2.0, "said {said:.1}, window was {before:.1}");
+                let window = sample.window.bytes() / path::MSS as f64;
+                assert!((window + 1.0 - before).abs() < 2.0, "sample {window:.1}, window was {before:.1}");
             }
             Err(reason) => assert_eq!((*reason, *slow_start), (Ignored::SlowStartLoss, true)),
         }

@@ -1,13 +1,13 @@
-//! What speaks for which congestion control.
+//! Evidence for each congestion control.
 
 use super::*;
 
 #[test]
-fn the_pipe_after_a_loss_speaks_for_the_control_whose_window_it_fills() {
+fn the_pipe_after_a_loss_names_the_control_whose_window_it_fills() {
     let after_loss = |pipe_segments: u32, ran_dry: bool| {
         let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
         rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
-        // The tap stands beside the sender.
+        // The tap is beside the sender.
         shadow.clock.on_ack(at, delivered, true);
         shadow.clock.learn_reaction(at, Some(RTT));
         let _sample = shadow.on_loss(at, LossKind::FastRetransmit, 80 * MSS, 80 * MSS);
@@ -36,7 +36,7 @@ fn a_window_that_grew_back_unseen_is_no_sign_of_bbr() {
         shadow.clock.learn_reaction(at, Some(RTT));
         let _sample = shadow.on_loss(at, LossKind::FastRetransmit, 80 * MSS, 80 * MSS);
         shadow.on_recovery_end(at, 0);
-        // Round trips of two segments are too few to judge.
+        // Round trips of two segments are too few for evidence.
         rounds(&mut shadow, &mut at, &mut delivered, &vec![2; unseen_rounds]);
         shadow.weigh_filling(at, Signs { full_sized: 30, pipe_max_segments: 80, ..Signs::default() });
         shadow.leaning().own()
@@ -47,7 +47,7 @@ fn a_window_that_grew_back_unseen_is_no_sign_of_bbr() {
 }
 
 #[test]
-fn what_other_flows_of_the_host_tell_holds_until_its_own_packets_speak_against_it() {
+fn the_verdict_on_the_host_holds_until_its_own_packets_contradict_it() {
     let mut shadow = opened();
     shadow.presume(Timestamp(0), Prior::Bbr);
     assert_eq!((shadow.flavour(), shadow.leaning().own()), (Flavour::Bbr, Flavour::Unknown));
@@ -60,7 +60,7 @@ fn what_other_flows_of_the_host_tell_holds_until_its_own_packets_speak_against_i
 }
 
 #[test]
-fn a_host_that_does_not_run_bbr_lets_reno_against_cubic_speak() {
+fn on_a_host_without_bbr_reno_against_cubic_decides() {
     let named = |prior: Prior, reno: f64, bbr: f64| {
         let mut shadow = opened();
         shadow.presume(Timestamp(0), prior);
@@ -72,8 +72,8 @@ fn a_host_that_does_not_run_bbr_lets_reno_against_cubic_speak() {
     assert_eq!(named(Prior::Unknown, 0.3, 0.0), Flavour::Unknown, "it may be BBR");
     assert_eq!(named(host(Flavour::Unknown), 0.3, 0.0), Flavour::Reno);
     assert_eq!(named(host(Flavour::Unknown), 0.0, 0.0), Flavour::Unknown);
-    assert_eq!(named(host(Flavour::Cubic), 0.1, 0.1), Flavour::Cubic, "it says nothing clear of its own");
-    assert_eq!(named(host(Flavour::Cubic), 0.3, 0.0), Flavour::Unknown, "its own packets speak against it");
+    assert_eq!(named(host(Flavour::Cubic), 0.1, 0.1), Flavour::Cubic, "its own packets are not clear");
+    assert_eq!(named(host(Flavour::Cubic), 0.3, 0.0), Flavour::Unknown, "its own packets contradict it");
     assert_eq!(named(host(Flavour::Cubic), 0.3, -0.2), Flavour::Reno);
     assert_eq!(named(host(Flavour::Cubic), 0.3, 0.2), Flavour::Bbr);
     assert_eq!(named(Prior::Bbr, -0.1, -1.0), Flavour::Unknown);
@@ -129,7 +129,7 @@ fn a_few_segments_tell_a_paced_sender_from_one_that_answers() {
 }
 
 #[test]
-fn before_a_loss_answers_say_little_against_bbr() {
+fn before_a_loss_answers_are_little_evidence_against_bbr() {
     let clocked = Signs { pipe_max_segments: 20, full_sized: 20, clocked: 20, ..Signs::default() };
     let mut shadow = opened();
     shadow.clock.presume_reaction(Micros(50));
@@ -150,7 +150,7 @@ fn what_was_clocked_before_the_application_ran_out_counts_half() {
 }
 
 #[test]
-fn one_pipe_beyond_the_replica_of_bbr_does_not_outweigh_all_that_spoke_for_it() {
+fn one_pipe_beyond_the_replica_of_bbr_does_not_outweigh_the_evidence_for_it() {
     let mut shadow = opened();
     shadow.presume(Timestamp(0), Prior::Bbr);
     shadow.leaning.lean_to_bbr(0.4);
@@ -167,7 +167,7 @@ fn both_windows_wrong_alike_name_nobody() {
         shadow.leaning.compare(0.9, 0.9);
     }
     assert_eq!(shadow.leaning().own(), Flavour::Unknown);
-    // A window of four hardly tells the two apart, one of forty does.
+    // Windows of four of the two hardly differ, windows of forty do.
     for (window, named) in [(4, Flavour::Unknown), (40, Flavour::Cubic)] {
         let mut shadow = opened();
         shadow.leaning.lean_to_bbr(-1.0);
@@ -225,19 +225,19 @@ fn of_a_sender_taken_for_bbr_what_was_in_flight_is_compared_with_others() {
     assert_eq!(window, reno, "a window that losses bound is compared as it is");
 }
 
-// Tail loss probes, which go beyond the window.
+// Tail loss probes, which exceed the window.
 
-/// One more segment of new data than fills the window: times in ms since an acknowledgement, since something was sent, and since
-/// the lowest segment was.
+/// A segment of new data beyond a filled window: times in ms since an acknowledgement, since the last segment, and since the lowest
+/// one.
 #[derive(Clone, Copy, Debug)]
 struct Late {
-    unheard: u64,
+    unacked: u64,
     unsent: u64,
     since_oldest: u64,
 }
 
-/// Sends one in congestion avoidance, to a tap so far from the sender. Gives the window before and after it, and what is said at a
-/// loss that a SACK then shows.
+/// Sends one in congestion avoidance, with the tap at a distance. Returns the window before and after it, and the sample of a loss
+/// that a SACK then shows.
 fn after_late(late: Late, reaction: Micros) -> (u32, u32, u32) {
     let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
     rounds(&mut shadow, &mut at, &mut delivered, &[10, 20]);
@@ -254,43 +254,43 @@ fn after_late(late: Late, reaction: Micros) -> (u32, u32, u32) {
         shadow.on_sent(at, &Sent { pipe, flight: pipe, ..sent });
     }
     at = at.after(Micros(late.unsent * 1_000));
-    let since_ack = Some(Micros(late.unheard * 1_000));
+    let since_ack = Some(Micros(late.unacked * 1_000));
     let since_oldest = Some(Micros(late.since_oldest * 1_000));
     shadow.on_sent(at, &Sent { pipe: full + MSS, flight: full + MSS, since_ack, since_oldest, ..sent });
     let after = whole(&shadow);
     at = at.after(RTT);
     shadow.on_ack(at, &Acked { pipe: full, flight: full + MSS, delivered_bytes: delivered + MSS, ..Acked::default() });
-    let said = shadow.on_loss(at.after(reaction), LossKind::FastRetransmit, full, full + MSS).unwrap();
-    (window, after, said.window.segments(Bytes(MSS)).0)
+    let sampled = shadow.on_loss(at.after(reaction), LossKind::FastRetransmit, full, full + MSS).unwrap();
+    (window, after, sampled.window.segments(Bytes(MSS)).0)
 }
 
 #[test]
 fn a_tail_loss_probe_goes_beyond_the_window_and_says_nothing_of_it() {
-    let late = |unheard, unsent, since_oldest| Late { unheard, unsent, since_oldest };
+    let late = |unacked, unsent, since_oldest| Late { unacked, unsent, since_oldest };
     for reaction in [Micros(50), Micros(5_000)] {
         // Two round trips; a timeout of 300 ms.
         for probe in [late(250, 250, 200), late(150, 150, 300)] {
-            let (before, after, said) = after_late(probe, reaction);
-            assert_eq!((after, said), (before, before - 1), "{probe:?}, {reaction:?}");
+            let (before, after, sampled) = after_late(probe, reaction);
+            assert_eq!((after, sampled), (before, before - 1), "{probe:?}, {reaction:?}");
         }
         // An answer, twice, and the application, in between and in one go after a pause.
         for none in [late(0, 0, 200), late(reaction.0 / 1_000, 150, 300), late(150, 150, 200), late(250, 0, 0)] {
-            let (before, after, said) = after_late(none, reaction);
-            assert_eq!((after, said), (before + 1, before), "{none:?}, {reaction:?}");
+            let (before, after, sampled) = after_late(none, reaction);
+            assert_eq!((after, sampled), (before + 1, before), "{none:?}, {reaction:?}");
         }
     }
 }
 
 #[test]
 fn neither_does_one_in_a_reduction() {
-    let after = |unheard: u64| {
+    let after = |unacked: u64| {
         let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
         rounds(&mut shadow, &mut at, &mut delivered, &[10, 20]);
         shadow.clock.on_ack(at, delivered, false);
         let _sample = shadow.on_loss(at, LossKind::Ecn, 40 * MSS, 0);
         let sent = Sent { new_bytes: 1_000, full_sized: true, since_ack: Some(Micros(0)), ..Sent::default() };
         shadow.on_sent(at, &Sent { pipe: 20 * MSS, flight: 20 * MSS, ..sent });
-        let (pipe, flight, since_ack) = (21 * MSS, 21 * MSS, Some(Micros(unheard * 1_000)));
+        let (pipe, flight, since_ack) = (21 * MSS, 21 * MSS, Some(Micros(unacked * 1_000)));
         shadow.on_sent(at.after(Micros(250_000)), &Sent { pipe, flight, since_ack, ..sent });
         whole(&shadow)
     };

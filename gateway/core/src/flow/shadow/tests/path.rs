@@ -42,7 +42,7 @@ struct Segment {
     repeated: bool,
 }
 
-/// The whole path and what came of it.
+/// The path and its results.
 pub(super) struct Path {
     pub(super) algorithm: Algorithm,
     rate_per_s: f64,
@@ -67,13 +67,13 @@ pub(super) struct Path {
     recovery: Option<u64>,
     last_ack_us: Option<u64>,
     pace_us: f64,
-    /// The next time it looks for something to send on its own.
+    /// When it next looks for data on its own.
     wakes_us: Option<u64>,
     srtt_us: f64,
     pub(super) shadow: Shadow,
     /// Relative errors of the replica's window at each acknowledgement outside recovery.
     pub(super) errors: Vec<f64>,
-    /// The sender's window before each loss, whether in slow start, and what the replica said.
+    /// The sender's window before each loss, whether in slow start, and the replica's sample.
     pub(super) losses: Vec<(f64, bool, Result<ShadowSample, Ignored>)>,
     pub(super) limiters: BTreeMap<&'static str, u32>,
     /// Acknowledgements at which a wrong flavour was named.
@@ -246,8 +246,8 @@ impl Path {
             self.srtt_us += (rtt as f64 - self.srtt_us) / 8.0;
         }
         self.note_error();
-        self.deem_lost();
-        self.tell(una_before, timed, arrived);
+        self.mark_lost();
+        self.report_ack(una_before, timed, arrived);
         self.last_ack_us = Some(self.now_us);
         self.turn(newly, arrived);
         self.fill();
@@ -270,7 +270,7 @@ impl Path {
         }
     }
 
-    fn deem_lost(&mut self) {
+    fn mark_lost(&mut self) {
         let sacked = self.outstanding.values().filter(|s| s.sacked).count();
         if sacked >= 3 || (self.recovery.is_some() && sacked > 0) {
             let latest = self.outstanding.values().filter(|s| s.sacked).map(|s| s.sent_us).max().unwrap_or(0);
@@ -280,7 +280,7 @@ impl Path {
         }
     }
 
-    fn tell(&mut self, una_before: u64, timed: Option<u64>, arrived: Option<Segment>) {
+    fn report_ack(&mut self, una_before: u64, timed: Option<u64>, arrived: Option<Segment>) {
         let advanced = self.una - una_before;
         let acked = Acked {
             acked_bytes: advanced * MSS,
@@ -337,8 +337,9 @@ impl Path {
         let slow_start = self.window < self.threshold && self.threshold.is_infinite();
         let before = self.window;
         let pipe = self.outstanding.values().filter(|s| !s.sacked).count() as u64;
-        let said = self.shadow.on_loss(self.now(), LossKind::FastRetransmit, pipe * MSS, (self.next - self.una) * MSS);
-        self.losses.push((before, slow_start, said));
+        let sample =
+            self.shadow.on_loss(self.now(), LossKind::FastRetransmit, pipe * MSS, (self.next - self.una) * MSS);
+        self.losses.push((before, slow_start, sample));
         self.recovery = Some(self.next);
         self.before_loss = before;
         match &mut self.algorithm {
