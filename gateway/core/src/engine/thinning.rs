@@ -293,7 +293,7 @@ impl Engine {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn counted_sampling(&mut self, segment: &Segment) -> Sampling {
         let ends = (segment.source.address, segment.destination.address);
         let rate = if self.thinning.is_on() { self.rate_between(ends.0, ends.1) } else { None };

@@ -278,8 +278,11 @@ impl Connection {
             Side::High => (high.as_mut(), low.as_mut(), self.shifts[1]),
         };
         let Some(sender) = sender else { return Reaction::default() };
-        for silent in [&mut *sender].into_iter().chain(peer.as_deref_mut()).filter_map(ConnectionEnd::sender_mut) {
-            silent.end_by_silence(context.now, context);
+        if let Some(sender) = sender.sender_mut() {
+            sender.end_by_silence(context.now, context);
+        }
+        if let Some(peer) = peer.as_deref_mut().and_then(ConnectionEnd::sender_mut) {
+            peer.end_by_silence(context.now, context);
         }
         let copy = sender.is_copy(segment);
         let imminent = if copy || self.stage == Stage::Closed {

@@ -20,7 +20,7 @@ impl Sender {
         if self.board.flight() > 0 {
             return None;
         }
-        self.followed.as_deref()?.transfer?;
+        self.followed.as_deref()?.transfer.as_ref()?;
         self.last_active.get().map(|last| last.after(self.rtt.timeout()))
     }
 
