@@ -18,8 +18,8 @@ use crate::window::cells::{Cell, CellRefused};
 use crate::window::record::NetworkRecord;
 
 impl FlowSink for NetworkTable {
-    fn sample(&mut self, sample: &WindowSample) {
-        self.add(sample);
+    fn sample(&mut self, sample: &WindowSample, rate: SampleRate) {
+        self.add_sampled(sample, rate);
     }
 
     fn rounds(

@@ -46,6 +46,10 @@ struct PassedOver(Vec<u32>);
 pub(super) struct Thinning {
     /// The part of the starts to follow.
     share: SampleRate,
+    /// Segments are looked at: until a bucket after the share is whole again, so that connections get their weight back.
+    is_on: bool,
+    /// The share was whole when the last bucket began.
+    is_whole: bool,
     /// From the first [`Engine::keep`] on.
     starts: Option<Starts>,
     bucket: u64,
@@ -65,6 +69,8 @@ impl Default for Thinning {
         let (share, networks) = (SampleRate::ALL, SampleRate::ALL);
         Self {
             share,
+            is_on: false,
+            is_whole: true,
             starts: None,
             bucket: 0,
             most: u32::MAX,
@@ -102,10 +108,10 @@ impl Starts {
         counts.min().unwrap_or(0)
     }
 
-    /// This many buckets are over.
-    pub(super) fn turn(&mut self, buckets: u64) {
+    /// A bucket is over; of a pause of several nothing is known, so it counts as one.
+    pub(super) fn turn(&mut self) {
         for place in self.0.iter_mut().flatten() {
-            *place = [0, if buckets == 1 { place[0] } else { 0 }];
+            *place = [0, place[0]];
         }
     }
 
@@ -151,6 +157,13 @@ impl PassedOver {
         self.0.get(place) == Some(&tag)
     }
 
+    fn remove(&mut self, hash: u64) {
+        let (place, tag) = Self::place(hash);
+        if let Some(known) = self.0.get_mut(place).filter(|known| **known == tag) {
+            *known = 0;
+        }
+    }
+
     fn add(&mut self, hash: u64) {
         let (place, tag) = Self::place(hash);
         if self.0.is_empty() {
@@ -173,11 +186,20 @@ impl Thinning {
     /// Whether anything is left out.
     #[inline]
     pub(super) fn is_on(&self) -> bool {
-        self.share < SampleRate::ALL
+        self.is_on
+    }
+
+    /// The part of the connections older than a bucket that is followed, whatever their network: all of them until less than a quarter of the
+    /// starts is, since few connections can be the whole load.
+    fn long(&self) -> SampleRate {
+        SampleRate::of_256(self.share.parts().saturating_mul(4))
     }
 
     fn set(&mut self, share: SampleRate) {
         self.share = share;
+        if share < SampleRate::ALL {
+            (self.is_on, self.is_whole) = (true, false);
+        }
         let starts = self.starts.get_or_insert_with(Starts::new);
         (self.most, self.networks) = if share < SampleRate::ALL { starts.cap(share) } else { (u32::MAX, share) };
         self.epoch = self.epoch.wrapping_add(1);
@@ -188,10 +210,12 @@ impl Thinning {
     pub(super) fn advance(&mut self, now: Timestamp, bucket: Micros) {
         let bucket = now.0 / bucket.0.saturating_mul(1_000).max(1);
         let Some(starts) = &mut self.starts else { return };
-        let over = bucket.saturating_sub(self.bucket);
-        if over > 0 {
-            starts.turn(over);
+        if bucket > self.bucket {
+            starts.turn();
             self.bucket = bucket;
+            let was_whole = self.share == SampleRate::ALL && self.is_whole;
+            self.is_whole = self.share == SampleRate::ALL;
+            self.is_on &= !was_whole;
             self.set(self.share);
         }
     }
@@ -212,8 +236,9 @@ impl Thinning {
 }
 
 impl Engine {
-    /// Under overload: follows this part of the starts from now on, by a limit for each network. Connections that are older than a bucket
-    /// are kept. The first call begins to count starts; before it, nothing is known of how many a network has.
+    /// Under overload: follows this part of the starts from now on, by a limit for each network. Connections older than a bucket are kept, but
+    /// for those of networks that are left out, and while at least a quarter of the starts is followed. The first call begins to count starts;
+    /// before it, nothing is known of how many a network has.
     pub fn keep(&mut self, share: SampleRate) {
         self.thinning.set(share);
     }
@@ -232,6 +257,10 @@ impl Engine {
         }
         let found = self.flows.find(tuple);
         if self.samples(found, hash, segment) {
+            if segment.flags.has(Flags::SYN) {
+                // A stray segment before it was passed over.
+                self.thinning.passed_over.remove(hash);
+            }
             return Ok(found);
         }
         self.pass_over(found, hash, segment);
@@ -252,9 +281,11 @@ impl Engine {
             return rate == SampleRate::ALL || segment.flags.has(Flags::SYN) && rate.has(hash);
         };
         let is_long = known.is_longer_than(self.config.window.bucket, self.now);
-        let kept = is_long || rate.has(hash);
+        let applied = if is_long { rate.max(self.thinning.long()) } else { rate };
+        let kept = applied.has(hash);
         if kept && let Some(connection) = found.and_then(|key| self.flows.get_mut(key)) {
-            let rate = if is_long { known.rate } else { known.rate.min(rate) };
+            // Where all are followed again, those that were not are taken up, and each stands for itself.
+            let rate = if rate == SampleRate::ALL { rate } else { known.rate.min(applied) };
             connection.sampling = known.renewed(rate, epoch);
             for network in connection.counted_by() {
                 self.networks.reweigh_transfer(network, self.now, [known.rate, rate]);
@@ -329,8 +360,7 @@ impl Engine {
     #[cold]
     fn pass_over_syn(&mut self, hash: u64, segment: &Segment) {
         let (source, destination) = (segment.source.address, segment.destination.address);
-        let answers = segment.flags.has(Flags::ACK);
-        if answers && self.thinning.syns.has(hash) || self.thinning.syns.is_copy(hash, segment) {
+        if segment.ack.is_some() || self.thinning.syns.is_copy(hash, segment) {
             return;
         }
         self.count_start((source, destination), None);

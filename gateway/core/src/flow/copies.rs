@@ -135,12 +135,6 @@ const SYNS: usize = 1 << 10;
 pub(crate) struct LastSyns(Vec<Option<(u64, LastPacket)>>);
 
 impl LastSyns {
-    /// Whether the last SYN in its place is one of the connection with this hash.
-    pub(crate) fn has(&self, hash: u64) -> bool {
-        let place = usize::try_from(hash).ok().and_then(|hash| self.0.get(hash % SYNS));
-        place.is_some_and(|last| last.is_some_and(|(of, _)| of == hash))
-    }
-
     /// Takes a SYN of the connection with this hash; whether it is a second copy of the one before.
     pub(crate) fn is_copy(&mut self, hash: u64, syn: &Segment) -> bool {
         if self.0.is_empty() {

@@ -15,8 +15,8 @@ use crate::types::{Delivered, Flows, LimitCounts, RttSum, SampleRate, SenderId, 
 
 /// Takes findings: the window per network in the engine.
 pub(crate) trait FlowSink {
-    /// A window sample or lower bound.
-    fn sample(&mut self, sample: &WindowSample);
+    /// A window sample or lower bound, of a connection of which this part is followed.
+    fn sample(&mut self, sample: &WindowSample, rate: SampleRate);
     /// Valid round-trip times to an address of the network, and round trips of its sender by what limited them.
     fn rounds(
         &mut self,

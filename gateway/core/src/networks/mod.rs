@@ -39,7 +39,9 @@ use crate::config::{Limits, WindowConfig};
 use crate::counters::Ignored;
 use crate::estimate::{self, Known, NoEstimate, Rule};
 use crate::mem::{Account, bytes, treed};
-use crate::types::{Delivered, Flows, LimitCounts, RttSum, SampleReason, SenderId, SenderState, WindowSample};
+use crate::types::{
+    Delivered, Flows, LimitCounts, RttSum, SampleRate, SampleReason, SenderId, SenderState, WindowSample,
+};
 use crate::window::bucket::{Bucket, BucketOutcomes};
 use crate::window::cells::Foreign;
 use crate::window::delivery::Delivery;
@@ -175,6 +177,11 @@ impl NetworkTable {
 
     /// Takes a window sample or a lower bound.
     pub fn add(&mut self, sample: &WindowSample) {
+        self.add_sampled(sample, SampleRate::ALL);
+    }
+
+    /// The same of a connection of which this part is followed.
+    pub(crate) fn add_sampled(&mut self, sample: &WindowSample, rate: SampleRate) {
         self.recent.note(sample);
         // A copy costs as much as a small record's whole addition.
         let named;
@@ -202,8 +209,7 @@ impl NetworkTable {
                 entry.record.raised = Some(sample.at);
             }
             entry.has_new_samples = true;
-            let weight = entry.parallel.rate.within(sample.at, config.span()).weight();
-            entry.parallel.sampled(sample.at, config.bucket, weight);
+            entry.parallel.sampled(sample.at, config.bucket, rate.weight());
             entry.record.add(sample, admitted.window, config)
         };
         self.shared += u64::from(shared);

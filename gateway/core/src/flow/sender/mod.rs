@@ -406,7 +406,7 @@ impl Sender {
                 details.samples.push(sample);
             }
         }
-        context.findings.sample(&sample);
+        context.findings.sample(&sample, context.rate);
     }
 
     /// Reports its state to its network, if a rule uses it.

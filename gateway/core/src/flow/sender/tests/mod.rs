@@ -33,7 +33,7 @@ struct Recorder {
 }
 
 impl FlowSink for Recorder {
-    fn sample(&mut self, sample: &WindowSample) {
+    fn sample(&mut self, sample: &WindowSample, _: SampleRate) {
         self.samples.push(*sample);
     }
     fn rounds(&mut self, _: Network, _: Timestamp, _: IpAddr, (rtts, _): (RttSum, LimitCounts), delivered: Delivered) {
