@@ -182,7 +182,7 @@ bench-engines: packages ## One engine against a bare loop, two against one, and 
 	$(CARGO) run --release -p spand-tests --bin engines-bench -- $(ARGS)
 
 .PHONY: bench-thinning
-bench-thinning: packages ## What following fewer connections does to shares, time and memory: ARGS="CONNECTIONS NETWORKS SECONDS SEED"
+bench-thinning: packages ## What following fewer connections does to shares, time and memory: ARGS="--connections N --networks N --seconds N --seed N"
 	$(CARGO) run --release -p spand-tests --bin thinning -- $(ARGS)
 
 .PHONY: bench-day

@@ -7,9 +7,12 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::net::Ipv4Addr;
+use std::num::NonZeroU32;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
+use anyhow::Result;
+use clap::Parser;
 use spand_core::config::{EngineConfig, Limits};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
@@ -18,11 +21,30 @@ use spand_core::types::SampleRate;
 use spand_core::wire::Frame;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
+use spand_tests::benefit::statistics::quantile;
+use spand_tests::ending::{arguments, exit_code};
+use spand_tests::memory::thread_time;
 use spand_tests::trace::connection::Connection;
 use spand_tests::trace::packet::{Packet, Tuple};
 use spand_tests::trace::{TraceConfig, frame, generate_with};
 
-const USAGE: &str = "thinning [CONNECTIONS NETWORKS SECONDS SEED]";
+/// Compares an engine that follows fewer connections with one that follows all
+#[derive(Parser)]
+struct Arguments {
+    /// Connections at a time
+    #[arg(long, default_value_t = 1_000)]
+    connections: u32,
+    /// Networks of their clients
+    #[arg(long, default_value = "100")]
+    networks: NonZeroU32,
+    /// Length of the trace in seconds
+    #[arg(long, default_value_t = 300)]
+    seconds: u64,
+    /// Seed of the trace
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
 /// Both engines are alike until then.
 const ALIKE_S: u64 = 20;
 /// They are compared this often after that.
@@ -73,16 +95,17 @@ impl Side {
         Self { engine, time: Duration::ZERO, starts: 0, most_connections: 0 }
     }
 
-    fn take(&mut self, batch: &Batch) {
-        let begun = processor_time();
+    fn take(&mut self, batch: &Batch) -> Result<()> {
+        let begun = thread_time()?;
         for (at, frame) in batch.frames() {
             self.engine.handle_frame(at, &frame);
             while let Some(event) = self.engine.poll_event() {
                 self.starts += u64::from(matches!(event, Event::StartImminent(_)));
             }
         }
-        self.time += processor_time().saturating_sub(begun);
+        self.time += thread_time()?.saturating_sub(begun);
         self.most_connections = self.most_connections.max(self.engine.connections());
+        Ok(())
     }
 
     fn views(&self, now: Timestamp) -> BTreeMap<Network, NetworkView> {
@@ -93,22 +116,30 @@ impl Side {
 /// What the comparisons found.
 #[derive(Default)]
 struct Found {
-    /// Of the shares of thinned networks that rest on losses on both sides, of the others, and of their connections at once.
+    /// Differences of the shares of thinned networks, where both rest on losses.
     shares: Vec<f64>,
+    /// The same where one is a lower bound.
     bounds: Vec<f64>,
+    /// Differences of the connections at once of thinned networks.
     parallel: Vec<f64>,
     /// Thinned networks that have an estimate on one side alone.
     one_sided: usize,
-    /// Of the shares of the other networks, and how many of these have other losses, round trips or connections.
+    /// Differences of the shares of the other networks.
     others: Vec<f64>,
+    /// Other networks with other losses, round trips or connections.
     touched: usize,
+    /// Networks that only the engine without thinning has.
+    missing: usize,
 }
 
 impl Found {
     fn compare(&mut self, all: &Side, thinned: &Side, now: Timestamp) {
         let thinned = thinned.views(now);
         for (network, view) in all.views(now) {
-            let Some(other) = thinned.get(&network) else { continue };
+            let Some(other) = thinned.get(&network) else {
+                self.missing += 1;
+                continue;
+            };
             let is_thinned = other.followed < SampleRate::ALL;
             let measured = |view: &NetworkView| (view.losses, view.rtt_min, view.rtt_mean, view.connections);
             self.touched += usize::from(!is_thinned && measured(&view) != measured(other));
@@ -132,16 +163,12 @@ impl Found {
     }
 }
 
-fn processor_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
-}
-
 /// The rank of each number of a network: its logarithm is even, so the n-th network has a part in 1/n.
-fn ranks(networks: u32) -> Vec<u32> {
+fn ranks(networks: NonZeroU32) -> Vec<u32> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the number of networks")]
     let rank = |number: u32| {
         let even = f64::from(number) / f64::from(1u32 << NETWORK_BITS);
-        (even * f64::from(networks).ln()).exp() as u32 - 1
+        ((even * f64::from(networks.get()).ln()).exp() as u32).saturating_sub(1)
     };
     (0..1 << NETWORK_BITS).map(rank).collect()
 }
@@ -153,16 +180,13 @@ fn ranked(tuple: &Tuple, ranks: &[u32]) -> Tuple {
     Tuple { client: (Ipv4Addr::from_bits(0x5000_0000 | rank << 8 | host), port), ..*tuple }
 }
 
-fn quantile(sorted: &[f64], part: f64) -> f64 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in the list")]
-    let place = (part * sorted.len().saturating_sub(1) as f64).round() as usize;
-    sorted.get(place).copied().unwrap_or(f64::NAN)
-}
-
-fn percent(mut differences: Vec<f64>) -> String {
-    differences.sort_by(f64::total_cmp);
-    let [half, most] = [0.5, 0.9].map(|part| 100.0 * quantile(&differences, part));
-    format!("median {half:.1} %, p90 {most:.1} % of {}", differences.len())
+/// The median and the ninth decile of differences, in words.
+fn percent(differences: &[f64]) -> String {
+    let of = |part| quantile(differences.iter().copied(), part).map(|difference| 100.0 * difference);
+    match (of(0.5), of(0.9)) {
+        (Some(median), Some(most)) => format!("median {median:.1} %, p90 {most:.1} % of {}", differences.len()),
+        _ => "none".to_owned(),
+    }
 }
 
 /// The probability of loss of a connection: its network's path carries a window of 15 to 115 segments, which rises and falls by a sixth
@@ -174,13 +198,14 @@ fn loss(connection: &Connection, at_ns: u64, ranks: &[u32]) -> f64 {
     if connection.in_flight() > window { 0.15 } else { 0.0005 }
 }
 
-fn run(connections: u32, networks: u32, seconds: u64, seed: u64, kept: SampleRate) {
+fn run(arguments: &Arguments, kept: SampleRate) -> Result<()> {
+    let &Arguments { connections, networks, seconds, seed } = arguments;
     let config =
         TraceConfig { packets: u64::MAX, connections, loss: 0.0, networks: 1 << NETWORK_BITS, snap_len: 96, seed };
     let (mut all, mut thinned, mut found) = (Side::new(), Side::new(), Found::default());
     let ranks = ranks(networks);
     let (mut buffer, mut ip_id, mut next_s) = (Vec::new(), 0u16, ALIKE_S + COMPARED_S);
-    let (mut packets, mut batch) = (0u64, Batch::default());
+    let (mut packets, mut batch, mut taken) = (0u64, Batch::default(), Ok(()));
     let take = |at_ns, tuple: &Tuple, packet: &Packet| {
         let at = Timestamp(frame::EPOCH_SECONDS * 1_000_000_000 + at_ns);
         (ip_id, packets) = (ip_id.wrapping_add(1), packets + 1);
@@ -191,8 +216,7 @@ fn run(connections: u32, networks: u32, seconds: u64, seed: u64, kept: SampleRat
         if batch.records.len() < BATCH {
             return true;
         }
-        all.take(&batch);
-        thinned.take(&batch);
+        taken = all.take(&batch).and_then(|()| thinned.take(&batch));
         batch = Batch::default();
         if at_ns >= ALIKE_S * 1_000_000_000 && thinned.engine.kept() != kept {
             thinned.engine.keep(kept);
@@ -205,40 +229,39 @@ fn run(connections: u32, networks: u32, seconds: u64, seed: u64, kept: SampleRat
                 eprint!("\r{} of {seconds} s ", at_ns / 1_000_000_000);
             }
         }
-        at_ns < seconds * 1_000_000_000
+        taken.is_ok() && at_ns < seconds * 1_000_000_000
     };
     generate_with(&config, |connection, at_ns| loss(connection, at_ns, &ranks), take);
+    taken?;
     let differing = found.others.iter().filter(|difference| **difference > 0.0).count();
     println!("\n{} of 256 starts, {packets} packets:", kept.parts());
     println!(
         "  shares of thinned networks, by losses: {}; {} are on one side alone",
-        percent(found.shares),
+        percent(&found.shares),
         found.one_sided
     );
-    println!("  the same where one is a lower bound: {}", percent(found.bounds));
-    println!("  their connections at once: {}", percent(found.parallel));
-    println!("  shares of the other networks: {}; {differing} differ", percent(found.others));
+    println!("  the same where one is a lower bound: {}", percent(&found.bounds));
+    println!("  their connections at once: {}", percent(&found.parallel));
+    println!("  shares of the other networks: {}; {differing} differ", percent(&found.others));
     println!("  other networks with other losses, round trips or connections: {}", found.touched);
+    println!("  networks that are missing: {}", found.missing);
     println!("  starts announced: {} of {}", thinned.starts, all.starts);
     println!(
         "  of what following all takes: time {:.2}, most connections {:.2}",
         thinned.time.as_secs_f64() / all.time.as_secs_f64(),
         thinned.most_connections as f64 / all.most_connections as f64
     );
+    Ok(())
 }
 
-fn main() {
-    let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|number| number.parse().ok()).collect();
-    let (connections, networks, seconds, seed) = match numbers.as_slice() {
-        [] => (1_000, 1_000, 300, 1),
-        &[connections, networks, seconds, seed] => (connections, networks, seconds, seed),
-        _ => {
-            eprintln!("{USAGE}");
-            std::process::exit(64);
-        }
-    };
-    let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<()> {
+    let arguments: Arguments = arguments();
     for parts in [128, 64, 16] {
-        run(small(connections), small(networks), seconds, seed, SampleRate::of_256(parts));
+        run(&arguments, SampleRate::of_256(parts))?;
     }
+    Ok(())
 }

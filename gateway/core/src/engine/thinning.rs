@@ -1,8 +1,8 @@
-//! Overload: which connections are followed where not all can be.
+//! Load shedding by flow sampling: which connections an engine follows while it cannot follow all.
 //!
-//! Each network gives at most the same number of starts per bucket, chosen by the hash of their tuple. Where that number would fall
-//! below [`FEW`], whole networks are left out instead. Starts are announced all the same: the SYN and the prefixes determine which host
-//! starts. Starts after an idle time are not: they would need the connection's state.
+//! Every network may have the same number of starts per bucket; the hash of the tuple selects them. Where that number would fall below
+//! [`FEW`], whole networks are left out instead. Starts of connections that are not followed are announced by their SYN; starts after an
+//! idle time would need the connection's state, and are not. How much to follow is the caller's decision ([`Engine::keep`]).
 
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -46,9 +46,9 @@ struct PassedOver(Vec<u32>);
 pub(super) struct Thinning {
     /// The part of the starts to follow.
     share: SampleRate,
-    /// Segments are looked at: until a bucket after the share is whole again, so that connections get their weight back.
+    /// Segments are checked. This goes on for a bucket after the share is whole again, so that connections get their weight back.
     is_on: bool,
-    /// The share was whole when the last bucket began.
+    /// The share was whole when the bucket began.
     is_whole: bool,
     /// From the first [`Engine::keep`] on.
     starts: Option<Starts>,
@@ -108,15 +108,15 @@ impl Starts {
         counts.min().unwrap_or(0)
     }
 
-    /// A bucket is over; of a pause of several nothing is known, so it counts as one.
+    /// A bucket is over. A pause of several counts as one: no starts are counted in it.
     pub(super) fn turn(&mut self) {
         for place in self.0.iter_mut().flatten() {
             *place = [0, place[0]];
         }
     }
 
-    /// Of all starts this part: the number per network, and the part of the networks where that would be below [`FEW`], or where no start was
-    /// counted.
+    /// Returns the limit per network with which this part of all starts is followed, and the part of the networks that is not left out: all,
+    /// unless the limit would be below [`FEW`] or no start was counted.
     fn cap(&self, share: SampleRate) -> (u32, SampleRate) {
         let mut counts: Vec<u64> =
             self.0.first().into_iter().flatten().copied().map(most).filter(|count| *count > 0).map(u64::from).collect();
@@ -189,8 +189,8 @@ impl Thinning {
         self.is_on
     }
 
-    /// The part of the connections older than a bucket that is followed, whatever their network: all of them until less than a quarter of the
-    /// starts is, since few connections can be the whole load.
+    /// The part of the connections older than a bucket that is followed at least: all, until less than a quarter of the starts is followed.
+    /// Few connections can be the whole load.
     fn long(&self) -> SampleRate {
         SampleRate::of_256(self.share.parts().saturating_mul(4))
     }
@@ -277,14 +277,14 @@ impl Engine {
         let rate = self.rate_between(segment.source.address, segment.destination.address);
         let Some(rate) = rate else { return false };
         let Some(known) = known else {
-            // One that was passed over stays so for as long as its network is thinned.
+            // While its network is thinned, a connection is followed from its SYN on or not at all.
             return rate == SampleRate::ALL || segment.flags.has(Flags::SYN) && rate.has(hash);
         };
         let is_long = known.is_longer_than(self.config.window.bucket, self.now);
         let applied = if is_long { rate.max(self.thinning.long()) } else { rate };
         let kept = applied.has(hash);
         if kept && let Some(connection) = found.and_then(|key| self.flows.get_mut(key)) {
-            // Where all are followed again, those that were not are taken up, and each stands for itself.
+            // Once the whole network is followed, connections that were passed over are taken up: each counts as one.
             let rate = if rate == SampleRate::ALL { rate } else { known.rate.min(applied) };
             connection.sampling = known.renewed(rate, epoch);
             for network in connection.counted_by() {
@@ -294,7 +294,7 @@ impl Engine {
         kept
     }
 
-    /// The larger one of the parts that are followed of the networks at both ends, as far as their senders are followed here.
+    /// The larger part of those of the networks at both ends whose senders are followed here.
     fn rate_between(&self, source: IpAddr, destination: IpAddr) -> Option<SampleRate> {
         let mut networks = self.networks_between(source, destination).peekable();
         if networks.peek().is_none() {
@@ -314,7 +314,7 @@ impl Engine {
         SeededState(self.config.hash_seed).hash_one(network)
     }
 
-    /// A connection begins with this segment: how it is sampled.
+    /// Returns how the connection that begins with this segment is sampled.
     #[inline]
     pub(super) fn sampling(&mut self, segment: &Segment) -> Sampling {
         if self.thinning.starts.is_none() {

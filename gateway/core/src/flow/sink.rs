@@ -15,7 +15,7 @@ use crate::types::{Delivered, Flows, LimitCounts, RttSum, SampleRate, SenderId, 
 
 /// Takes findings: the window per network in the engine.
 pub(crate) trait FlowSink {
-    /// A window sample or lower bound, of a connection of which this part is followed.
+    /// A window sample or lower bound; of the connections like its own, this part is followed.
     fn sample(&mut self, sample: &WindowSample, rate: SampleRate);
     /// Valid round-trip times to an address of the network, and round trips of its sender by what limited them.
     fn rounds(
@@ -26,13 +26,13 @@ pub(crate) trait FlowSink {
         rounds: (RttSum, LimitCounts),
         delivered: Delivered,
     );
-    /// A transfer to the network begins, of a connection of which this part is followed; whether it is counted there.
+    /// A transfer to the network begins; of the connections like its own, this part is followed. Returns whether it is counted.
     fn begins(&mut self, network: Network, at: Timestamp, rate: SampleRate) -> bool;
     /// Whether a rule looks at the senders under way.
     fn wants_live(&self) -> bool;
     /// The state of a sender in the middle of a transfer: about once a round trip, where [`Self::wants_live`].
     fn under_way(&mut self, network: Network, at: Timestamp, sender: SenderId, state: &SenderState);
-    /// A transfer of `sender` ends, of a connection of which this part is followed, where it was counted.
+    /// A transfer of `sender` ends; `counted` holds the part with which it was counted at its beginning.
     fn ends(&mut self, network: Network, at: Timestamp, sender: SenderId, counted: Option<SampleRate>);
     /// A transfer to the network is over, with a sample or without.
     fn transfer(&mut self, network: Network, at: Timestamp);

@@ -180,7 +180,7 @@ impl NetworkTable {
         self.add_sampled(sample, SampleRate::ALL);
     }
 
-    /// The same of a connection of which this part is followed.
+    /// Takes a window sample or a lower bound of a connection; of those like it, this part is followed.
     pub(crate) fn add_sampled(&mut self, sample: &WindowSample, rate: SampleRate) {
         self.recent.note(sample);
         // A copy costs as much as a small record's whole addition.

@@ -8,15 +8,15 @@ use crate::types::{SampleRate, SenderId};
 use crate::window::cells::Seen;
 
 impl NetworkTable {
-    /// A transfer to the network begins, of a connection of which this part is followed; whether it is counted: a network without samples is
-    /// none yet.
+    /// A transfer to the network begins; of the connections like its own, this part is followed. Returns whether it is counted: a network
+    /// without samples is not in the table yet.
     pub fn begin_transfer(&mut self, network: Network, at: Timestamp, rate: SampleRate) -> bool {
         let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) else { return false };
         entry.parallel.begin(at, self.config.bucket, rate);
         true
     }
 
-    /// A transfer of `sender` ends, with the part of the connections like its own that is followed, where it was counted.
+    /// A transfer of `sender` ends; `counted` holds the part that [`Self::begin_transfer`] counted it with, if it did.
     pub fn end_transfer(&mut self, network: Network, at: Timestamp, sender: SenderId, counted: Option<SampleRate>) {
         if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {
             if let Some(rate) = counted {
@@ -28,7 +28,7 @@ impl NetworkTable {
         }
     }
 
-    /// Of a connection with a transfer under way another part is followed than before.
+    /// A connection with a transfer under way gets another weight.
     pub(crate) fn reweigh_transfer(&mut self, network: Network, at: Timestamp, [before, now]: [SampleRate; 2]) {
         if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {
             entry.parallel.end(at, self.config.bucket, before);
@@ -36,7 +36,7 @@ impl NetworkTable {
         }
     }
 
-    /// At `at` this part of the network's starts is followed.
+    /// Notes which part of the network's starts is followed at `at`.
     pub(crate) fn note_rate(&mut self, network: Network, rate: SampleRate, at: Timestamp) {
         let window = self.config.span();
         if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {

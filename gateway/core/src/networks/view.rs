@@ -52,8 +52,8 @@ pub struct NetworkView {
     pub parallel_at_samples: u32,
     /// The smaller of both, of this gateway's tap alone: equal to that where nothing is shared.
     pub parallel_here: u32,
-    /// The smallest part of its starts that was followed at any time in the window: less than all under overload, where it has many, and then
-    /// the counts above are of a sample. Those in parallel are estimated for all.
+    /// The smallest part of its starts that was followed at any time in the window: less than all under overload, if it has many. The counts
+    /// above are then of a sample, and the connections in parallel are estimated.
     pub followed: SampleRate,
     /// How transfers ended that this gateway saw.
     pub outcomes: Outcomes,

@@ -139,7 +139,7 @@ impl Remotes {
         *self = Self::new();
     }
 
-    /// How many transfers to the address of this key count, of one with this weight.
+    /// How much a transfer with this weight counts for the address of this key: its weight, up to what is left for the address.
     pub(super) fn takes(&mut self, key: u32, weight: u8) -> u8 {
         let len = usize::from(self.len);
         let known = self.keys.iter().take(len).position(|known| *known == key);

@@ -27,7 +27,7 @@ pub struct ServiceSize {
     pub service: SocketAddr,
     /// Size in payload bytes that three of four transfers did not exceed, at most an eighth of an octave (9 %) too large.
     pub quantile: Bytes,
-    /// Transfers behind it, of the last half to whole hour; of one remote address at most three in half an hour.
+    /// Transfers behind it, of the last half to whole hour, with their weights; of one remote address at most three in half an hour.
     pub transfers: u32,
 }
 
@@ -42,8 +42,8 @@ pub struct TransferEnded {
     pub at: Timestamp,
     /// What was acknowledged of it.
     pub size: Bytes,
-    /// Which part of the connections like its own is followed: it stands for as many as that makes, but for no more than one remote address
-    /// may count.
+    /// Which part of the connections like its own is followed: the transfer counts with the inverse of that, up to the limit of one remote
+    /// address.
     pub rate: SampleRate,
 }
 
@@ -359,6 +359,21 @@ mod tests {
         table.expire(at(3_605));
         assert_eq!(events(&mut table), [ServiceEvent::Forgotten(service(1))]);
         assert_eq!((table.poll_timeout(), table.sizes().len()), (None, 0));
+    }
+
+    #[test]
+    fn a_transfer_of_a_thinned_network_counts_with_its_weight_up_to_the_limit_of_an_address() {
+        let mut table = table(10);
+        let of = |remote: u8, parts, size| TransferEnded {
+            rate: SampleRate::of_256(parts),
+            ..ended(service(443), [10, 0, 0, remote].into(), at(0), Bytes(size))
+        };
+        // Unweighted, two of nine would be large: less than the quarter that sets the quantile.
+        table.add(&of(1, 128, 1 << 20));
+        table.add(&of(2, 1, 1 << 20));
+        (3..10).for_each(|remote| _ = table.add(&of(remote, 256, 1 << 10)));
+        let sizes = table.sizes();
+        assert_eq!((sizes[0].transfers, sizes[0].quantile), (2 + 3 + 7, Bytes(1 << 20)));
     }
 
     #[test]

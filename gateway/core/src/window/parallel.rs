@@ -46,7 +46,7 @@ impl Parallel {
         self.most.max(self.most_before).div_ceil(ONE)
     }
 
-    /// A window was sampled, of a connection with this weight: it counts as one, and for the others of its weight nothing is known.
+    /// A window was sampled on a connection with this weight. The connection counts as one: whether others like it were sending is not known.
     pub(crate) fn sampled(&mut self, at: Timestamp, span: Micros, weight: u32) {
         let (now, passed) = (self.now.saturating_sub(weight) + ONE, at.since(self.least_began).0 / span.0.max(1));
         if passed >= LEAST_SPANS || self.least == 0 {
@@ -91,6 +91,19 @@ mod tests {
         assert_eq!(parallel.most(at(19), span), 3);
         assert_eq!(parallel.most(at(23), span), 2);
         assert_eq!(parallel.most(at(3_000), span), 2, "two still send");
+    }
+
+    #[test]
+    fn transfers_count_with_their_weight_and_the_sampled_one_for_itself() {
+        let (span, at) = (Micros::from_secs(10), Timestamp::default().after(Micros::from_secs(100)));
+        let quarter = SampleRate::of_256(64);
+        let mut parallel = Parallel::default();
+        (0..3).for_each(|_| parallel.begin(at, span, quarter));
+        parallel.begin(at, span, SampleRate::ALL);
+        parallel.sampled(at, span, quarter.weight());
+        assert_eq!((parallel.most(at, span), parallel.at_samples()), (13, 1 + 2 * 4 + 1));
+        (0..3).for_each(|_| parallel.end(at, span, quarter));
+        assert_eq!(parallel.now, ONE);
     }
 
     #[test]

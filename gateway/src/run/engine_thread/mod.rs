@@ -95,13 +95,12 @@ impl EngineThread {
     }
 
     fn new(
-        (shard, engine): (usize, Engine),
+        (shard, mut engine): (usize, Engine),
         transfers: Transfers,
         share: Option<EngineEnd>,
         (published, captures, store): (Published, Arc<Captures>, Option<Arc<StoreWriter>>),
     ) -> Self {
-        let mut engine = engine;
-        // Starts are counted from here on, so that under overload it is known which networks have many.
+        // Counts starts from here on: under overload the limit of each network follows from them.
         engine.keep(SampleRate::ALL);
         let events_lost = engine.counters().ignored(Ignored::EventQueueFull);
         let groups = captures.grouping.in_force();

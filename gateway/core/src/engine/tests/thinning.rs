@@ -11,8 +11,7 @@ use crate::types::SampleRate;
 
 const CONNECTIONS: u32 = 51_357;
 
-/// The packets of connection `n` with an outside host: its SYN, that again as a mirror port copies it or as its sender repeats it, and the rest
-/// of the handshake.
+/// The handshake of connection `n` with an outside host. For some `n` its SYN comes twice: as a copy of the mirror port, or sent again.
 fn opening(n: u32) -> Vec<Segment> {
     let outside = match n % 3 {
         0 => IpAddr::from((0x2001_0db8_u128 << 96 | u128::from(n) << 64).to_be_bytes()),

@@ -1,5 +1,5 @@
-//! Which packets a connection accepts: blind ones change nothing in it (RFC 5961). And whether the times of their records are in order:
-//! where they are not, the connection gives no findings. What an accepted segment does is the senders' subject.
+//! Decides which segments a connection accepts: blind ones change nothing in it (RFC 5961). It also checks the order of record times: a
+//! connection whose times are out of order gives no findings. The senders handle what an accepted segment does.
 
 use spand_proto::units::Micros;
 

@@ -131,7 +131,7 @@ struct Probe {
 struct Undo {
     /// Retransmissions of the episode that no DSACK has reported.
     unconfirmed: u16,
-    /// F-RTO is under way: originals that arrive show that the timeout was spurious (`tp->frto`, RFC 5682 section 3.1).
+    /// F-RTO is under way (`tp->frto`): an acknowledgement of an original transmission proves the timeout spurious (RFC 5682 section 3.1).
     frto: bool,
     /// Timestamp value of the first of them, until the first acknowledgement that advances.
     first_ts_value: Option<u32>,

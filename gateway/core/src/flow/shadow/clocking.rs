@@ -13,7 +13,7 @@ const CLOCKING_LEAST: u16 = 8;
 /// [`CLOCKING_LEAST`] segments.
 const CLOCKING_WEIGHT: f64 = 0.25;
 const CLOCKING_THEN_DRY_WEIGHT: f64 = 0.125;
-/// The same for fewer full-sized segments, all or none of them clocked.
+/// Evidence of a round trip with fewer full-sized segments, if all or none of them were ACK-clocked.
 const FEW_CLOCKED_WEIGHT: f64 = 0.05;
 const FEW_UNCLOCKED_WEIGHT: f64 = 0.1;
 /// Lean towards BBR before a loss from which on unclocked segments add nothing.

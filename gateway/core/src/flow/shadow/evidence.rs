@@ -93,7 +93,7 @@ pub(super) struct AckClock {
 }
 
 impl AckClock {
-    /// Time from an acknowledgement at the tap to its answer there; zero if unknown.
+    /// Returns the time from an acknowledgement at the tap to the segment that answers it there; zero if it is not known.
     pub(super) fn reaction(&self) -> Micros {
         self.reaction.get().unwrap_or_default()
     }
@@ -195,8 +195,8 @@ impl AckClock {
         steady
     }
 
-    /// Bytes acknowledged at the tap but not yet at the sender, at least and at most; `delivered_bytes` so far. The two differ if the
-    /// next acknowledgement on its way stands for several.
+    /// Returns the least and the most bytes that are acknowledged at the tap and not yet at the sender. The two differ if the next
+    /// acknowledgement on its way combines several. `delivered_bytes` counts all that was acknowledged at the tap.
     pub(super) fn unknown_bytes(&self, delivered_bytes: u64) -> (u64, u64) {
         let (Some(known), Some(next)) = (self.known, self.underway.first()) else { return (0, 0) };
         let most = known.behind_bytes(delivered_bytes);

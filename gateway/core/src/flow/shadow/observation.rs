@@ -1,4 +1,4 @@
-//! The input of the replica: packets sent, acknowledgements and losses, in terms of sequence positions.
+//! Defines what the replica of a sender takes: packets sent, acknowledgements and losses, by their positions in the sequence space.
 
 use spand_proto::units::{Micros, Timestamp, Window};
 

@@ -213,8 +213,8 @@ impl<L: Law> Replica<L> {
         wrong
     }
 
-    /// The packets show a window that is smaller by more than a burst; returns the error as part of the replica's. `ahead`:
-    /// segments whose acknowledgements are on their way from the tap.
+    /// Lowers the window to what the packets show, if that is smaller by more than a burst. Returns the error as a part of the replica's
+    /// window. `ahead` counts the segments that were acknowledged at the tap and not yet at the sender.
     pub(super) fn lower(&mut self, pipe_segments: u32, ahead: u32, srtt: Option<Micros>) -> f64 {
         if pipe_segments.saturating_add(self.held_back(ahead, srtt)) >= self.cwnd.whole() {
             return 0.0;

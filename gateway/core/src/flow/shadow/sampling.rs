@@ -274,7 +274,7 @@ impl Shadow {
     /// In congestion avoidance the window just before; of BBR its share, since a rate at which segments were delivered was not too large.
     ///
     /// While the congestion control is not identified, the sample waits: a sender that paces may run BBR, whose window does not show its
-    /// share; and before its first loss Reno is in slow start when CUBIC has left it.
+    /// share. Before its first loss, a Reno sender may be in slow start where a CUBIC sender has left it.
     fn loss_sample(&mut self, at: Timestamp, kind: LossKind) -> Result<ShadowSample, Ignored> {
         let reason = match kind {
             LossKind::Timeout => return Err(Ignored::Timeout),

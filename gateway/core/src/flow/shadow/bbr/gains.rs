@@ -8,8 +8,9 @@ use super::{Bbr, Mode, pace, rate};
 /// Gain of window and pacing in STARTUP, 2 / ln 2, and of pacing in DRAIN; in 256ths.
 pub(super) const START_GAIN: u64 = 739;
 const DRAIN_GAIN: u64 = 88;
-/// Gain of the window in `PROBE_BW`, and of both in `PROBE_RTT`.
+/// Window gain in `PROBE_BW` (`bbr_cwnd_gain`).
 const GAIN: u64 = 2 * rate::UNIT;
+/// Pacing gain of the even phases of `PROBE_BW`; window and pacing gain in `PROBE_RTT`.
 pub(super) const EVEN_GAIN: u64 = rate::UNIT;
 /// Gains of the cycle in `PROBE_BW` that differ from one (`bbr_pacing_gain`).
 const CYCLE_GAINS: [u64; 2] = [rate::UNIT * 5 / 4, rate::UNIT * 3 / 4];
