@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::contract::HostName;
 use crate::push::PauseState;
 use crate::start::RefusalReason;
@@ -93,7 +95,8 @@ impl FirstFlightLoss {
 }
 
 /// What holds a sender back.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LimitedBy {
     /// Its congestion window.
     Window,
@@ -104,7 +107,8 @@ pub enum LimitedBy {
 }
 
 /// The arms of the comparison between advised and plain connections.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Arm {
     /// May be advised.
     Advised,

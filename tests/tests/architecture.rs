@@ -48,6 +48,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "thiserror",
         ],
     ),
+    ("spand-advice", &["ipnet", "serde", "serde_json", "spand-proto", "strum", "thiserror"]),
     ("spand-capture", &["flate2", "libc", "libloading", "nix", "pcap", "spand-proto", "strum", "thiserror", "zstd"]),
 ];
 
@@ -64,6 +65,11 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
         "spand-agent",
         &["spand-gateway", "spand-core", "spand-capture", "pcap", "sled"],
         "gateway and agent meet only in the contract",
+    ),
+    (
+        "spand-advice",
+        &["tokio", "tonic", "prost", "spand-agent", "spand-core", "spand-gateway"],
+        "applications link it, whatever runtime they have",
     ),
     (
         "spand-confine",
@@ -178,6 +184,7 @@ fn unsafe_code_stands_only_where_it_may() {
         ("gateway/share", false),
         ("gateway", false),
         ("agent", false),
+        ("agent/advice", false),
         ("tests", true),
     ] {
         let root = fs::read_to_string(workspace().join(crate_dir).join("src/lib.rs")).unwrap();

@@ -126,6 +126,7 @@ pub(crate) fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
         of("result", &[("in_time", pushes.in_time), ("late", pushes.late), ("not_applied", pushes.not_applied)]);
     counters(&mut registry, "announced_starts", "What became of announced starts", pushes);
     seen(&mut registry, status);
+    applications(&mut registry, status);
     compared(&mut registry, status);
     let mut text = String::new();
     encode(&mut text, &registry)?;
@@ -153,6 +154,24 @@ fn seen(registry: &mut Registry, status: &Status) {
     counters(registry, "connections_seen", help, by_direction(|of| of.seen_total));
     let help = "1 while starts are announced and next to none of their connections is seen";
     gauge(registry, "connections_unseen", help, u64::from(seen.state == SeenState::Unseen));
+}
+
+/// Applications that ask for advice; nothing where there is no socket for them.
+fn applications(registry: &mut Registry, status: &Status) {
+    let Some(asking) = &status.applications else { return };
+    gauge(registry, "applications_connected", "Applications at the socket now", asking.connected.len() as u64);
+    gauge(registry, "applications_networks", "Networks that at least one of them watches", asking.networks as u64);
+    let of = |event: &str, count: u64| (vec![("event", event.to_owned())], count);
+    let events = vec![
+        of("connected", asking.connections),
+        of("refused", asking.refused),
+        of("start", asking.starts),
+        of("start_advised", asking.advised),
+        of("report", asking.reports),
+        of("report_lost", asking.reports_lost),
+        of("evicted", asking.evicted),
+    ];
+    counters(registry, "applications", "What applications asked and reported", events);
 }
 
 /// Transfers by size and arm.
@@ -265,7 +284,8 @@ mod tests {
                     {"url": "https://b:7400", "group": 1, "rank": 2, "in_use": true, "up_s": null, "last_error": null, "next_attempt_at": null}],
                 "certificate_not_after": "2027-01-15T08:00:00Z", "tls_failures": 1, "last_error": null},
             "networks_held": 2, "in_force": [], "decisions": {"apply": 2}, "method_events": {"started": 7}, "advice": HoldingCounts::default(),
-            "pushes": Pushes::default(), "connections_seen": seen, "comparison": [class], "limitations": []
+            "pushes": Pushes::default(), "connections_seen": seen, "comparison": [class], "limitations": [],
+            "applications": {"connected": ["video"], "networks": 3, "connections": 1, "refused": 0, "starts": 0, "advised": 0, "reports": 5, "reports_lost": 1, "evicted": 0}
         }))
         .unwrap();
         let text = exposition(&status).unwrap();
@@ -285,6 +305,8 @@ mod tests {
             "spand_agent_connections_seen_total{direction=\"accepted\"} 0",
             "spand_agent_connections_unseen 1",
             "spand_agent_applied_total{event=\"started\"} 7",
+            "spand_agent_applications_connected 1",
+            "spand_agent_applications_total{event=\"report_lost\"} 1",
             "spand_agent_transfers_total{arm=\"advised\",size=\"10kB\"} 3",
             "spand_agent_completion_mean_seconds{arm=\"advised\",size=\"10kB\"} 0.25",
         ] {

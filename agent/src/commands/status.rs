@@ -9,6 +9,7 @@ use spand_proto::operator::Failure;
 
 use super::explain::ask_agent;
 use super::{print, print_json};
+use crate::applications::ApplicationsStatus;
 use crate::args::Format;
 use crate::config::ApplyMethod;
 use crate::control::{GatewayStanding, GatewayStatus, GrowthInForce, LastReload, Reply, Request, Status, ask};
@@ -94,6 +95,7 @@ fn for_people(status: &Status, no_advice: Option<String>) -> String {
         lines.push(format!("their connections: {}", seen.sentence()));
         lines.extend(status.causes_unseen().iter().map(|cause| format!("  may be: {cause}")));
     }
+    lines.extend(status.applications.as_ref().map(applications));
     lines.extend(compared(&status.comparison));
     if status.transfers_paused > 0 {
         lines.push(format!("  left out because advice was paused: {}", status.transfers_paused));
@@ -134,6 +136,17 @@ fn growth(rules: &[GrowthInForce]) -> Vec<String> {
         lines.push(format!("  and {} more: see --json", rules.len() - LISTED));
     }
     lines
+}
+
+/// Applications that ask for advice.
+fn applications(asking: &ApplicationsStatus) -> String {
+    let names = if asking.connected.is_empty() { "none connected".to_owned() } else { asking.connected.join(", ") };
+    format!(
+        "applications: {names}; {} networks watched, {} reports taken, {} lost",
+        asking.networks,
+        asking.reports - asking.reports_lost.min(asking.reports),
+        asking.reports_lost
+    )
 }
 
 /// What came of the last SIGHUP.

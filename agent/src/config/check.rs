@@ -48,6 +48,10 @@ impl Config {
         if !(0.0..=1.0).contains(&self.bpf.control_fraction) {
             return Err(format!("bpf.control_fraction is {}: give 0 to 1, such as 0.05", self.bpf.control_fraction));
         }
+        let socket = self.applications.socket.as_deref();
+        if socket.is_some_and(|socket| socket == self.control_socket()) {
+            return Err("applications.socket is the agent's control socket: name another".to_owned());
+        }
         let day_ms = 24 * 3_600 * 1_000;
         let times_ms = [
             ("gateway.timeout_ms", self.gateway.timeout_ms.get()),
@@ -72,6 +76,12 @@ impl Config {
             Some((key, window)) => Err(format!("{key} is {window}: give 1 to {MOST_SEGMENTS}")),
             None => Ok(()),
         }
+    }
+
+    /// The policy for applications: it does not depend on what the apply method can set.
+    pub(crate) fn application_policy(&self) -> Policy {
+        let bpf = super::Bpf { variant: Variant::Stay, ..self.bpf.clone() };
+        Self { apply: ApplyMethod::Bpf, bpf, ..self.clone() }.policy()
     }
 
     /// The policy for the applier that is configured.

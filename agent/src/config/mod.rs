@@ -26,7 +26,8 @@ pub(crate) use gateways::{canonical, socket_of};
 pub(crate) use place::Place;
 pub(crate) use reload::Reloaded;
 pub use sections::{
-    ApplyMethod, Bbr, Bpf, Destinations, Gateway, Holdout, Limits, Metrics, Namespaces, Policy, Route, Tls, Variant,
+    Applications, ApplyMethod, Bbr, Bpf, Destinations, Gateway, Holdout, Limits, Metrics, Namespaces, Policy, Route,
+    Tls, Variant,
 };
 #[cfg(test)]
 pub(crate) use start::MOST_NAMED;
@@ -75,6 +76,8 @@ pub struct Config {
     pub route: Route,
     /// The applier `bpf`.
     pub bpf: Bpf,
+    /// The socket for applications.
+    pub applications: Applications,
     /// How large each table may grow.
     pub limits: Limits,
     /// Where Prometheus asks.
@@ -104,6 +107,7 @@ impl Default for Config {
             holdout: Holdout::default(),
             route: Route::default(),
             bpf: Bpf::default(),
+            applications: Applications::default(),
             limits: Limits::default(),
             metrics: Metrics::default(),
             process: Process::default(),
@@ -126,6 +130,9 @@ impl Config {
         let folder = path.parent().unwrap_or(Path::new(""));
         config.state_dir = folder.join(&config.state_dir);
         config.tls.anchor(folder);
+        if let Some(socket) = &mut config.applications.socket {
+            *socket = folder.join(&*socket);
+        }
         Ok(config)
     }
 

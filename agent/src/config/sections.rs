@@ -253,6 +253,32 @@ pub struct Limits {
     pub applied: NonZeroUsize,
 }
 
+/// `[applications]`: a socket for applications with a transport of their own.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Applications {
+    /// Where they ask. Default none: then no application is advised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<PathBuf>,
+    /// Group whose members may ask. Default empty: the agent's own.
+    pub group: String,
+    /// Applications at one time. Default 64.
+    pub connections: NonZeroUsize,
+    /// Networks that each may watch. Default 16,384.
+    pub networks: NonZeroUsize,
+}
+
+impl Default for Applications {
+    fn default() -> Self {
+        Self {
+            socket: None,
+            group: String::new(),
+            connections: const { NonZeroUsize::new(64).unwrap() },
+            networks: const { NonZeroUsize::new(16_384).unwrap() },
+        }
+    }
+}
+
 impl Default for Gateway {
     fn default() -> Self {
         Self {

@@ -60,7 +60,9 @@ fn the_example_holds_every_key() {
     ];
     let gateway = Gateway { url: None, urls: Some(urls), ..Gateway::default() };
     let metrics = Metrics { listen: Some("127.0.0.1:7481".parse().unwrap()) };
-    let full = Config { gateway, tls, policy, metrics, process, ..Config::default() };
+    let socket = Some("/run/spand-agent/applications.sock".into());
+    let applications = Applications { socket, ..Applications::default() };
+    let full = Config { gateway, tls, policy, applications, metrics, process, ..Config::default() };
     let text = example_with_optional_keys();
     // Gateways are named in one of two ways.
     assert_eq!(text.matches("\nurl = ").count(), 1);

@@ -24,11 +24,12 @@ mod tests;
 pub(crate) use client::try_ask;
 pub use client::{AskError, ask};
 pub use seen::{ConnectionsSeen, DirectionSeen, SeenState};
-pub(crate) use server::status;
 pub use server::{Peer, Pending, Server};
+pub(crate) use server::{bind, status};
 #[cfg(test)]
 pub(crate) use tests::made_up;
 
+use crate::applications::ApplicationsStatus;
 use crate::config::ApplyMethod;
 use crate::subscriber::HoldingCounts;
 
@@ -149,6 +150,9 @@ pub struct Status {
     /// Whether the connections of announced starts are seen; `null` from an agent that does not compare them.
     #[serde(default)]
     pub connections_seen: Option<ConnectionsSeen>,
+    /// Applications that ask for advice; absent where there is no socket for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applications: Option<ApplicationsStatus>,
     /// What became of connections, by size and by arm; all zero where the method cannot see them.
     pub comparison: Vec<ClassSummary>,
     /// Connections that met a pause, and are in neither arm.

@@ -70,18 +70,25 @@ impl Server {
                 path.display()
             )));
         }
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fault(error)),
-            _ => {}
-        }
-        // From the start, independent of the inherited umask.
-        let before = umask(Mode::from_bits_truncate(0o777 & !MODE));
-        let bound = UnixListener::bind(path);
-        umask(before);
-        let listener = bound.map_err(fault)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(MODE)).map_err(fault)?;
+        let listener = bind(path).and_then(UnixListener::from_std).map_err(fault)?;
         Ok(Self { path: path.to_owned(), task: tokio::spawn(accept(listener, path.to_owned(), requests)) })
     }
+}
+
+/// Listens at a socket that the agent's user and its group may use. One that nobody listens at any more is replaced.
+pub(crate) fn bind(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // From the start, independent of the inherited umask.
+    let before = umask(Mode::from_bits_truncate(0o777 & !MODE));
+    let bound = std::os::unix::net::UnixListener::bind(path);
+    umask(before);
+    let listener = bound?;
+    fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 impl Drop for Server {

@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::report::Arm;
-use spand_proto::start::{Mode, Refusal, RefusalReason, Start, StartPolicy, StartRequest, TransferSize, start};
+use spand_proto::start::{Mode, Refusal, RefusalReason, Start, StartPolicy, StartRequest, TransferSize, start_within};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
 use strum::{Display, IntoStaticStr};
 
@@ -155,14 +155,6 @@ pub fn decide(question: &Question<'_>, policy: &Policy) -> Decision {
 fn bounded_start(question: &Question<'_>, policy: &Policy, cap: Option<Segments>) -> Result<Start, Refusal> {
     let connection = question.connection;
     let estimate = question.advice.map(|advice| &advice.estimate);
-    let limits = StartPolicy {
-        // Named by the administrator for these destinations: it holds in `paper` mode too.
-        cap: match (policy.start.cap, cap) {
-            (Some(general), Some(own)) => Some(general.min(own)),
-            (general, own) => general.or(own),
-        },
-        ..policy.start_to(question.within.unwrap_or(question.network))
-    };
     let request = StartRequest {
         estimate,
         now: question.now,
@@ -173,12 +165,7 @@ fn bounded_start(question: &Question<'_>, policy: &Policy, cap: Option<Segments>
         initial_window: policy.initial_window,
         budget: question.advice.and_then(|advice| advice.lease),
     };
-    let mut start = start(&request, &limits)?;
-    // The floor is the host's default: a cap below it that the administrator named wins.
-    if let Some(cap) = cap.filter(|cap| *cap < start.cwnd && !start.account.shape.keeps_window()) {
-        start.cwnd = cap;
-    }
-    Ok(start)
+    start_within(cap, &request, &policy.start_to(question.within.unwrap_or(question.network)))
 }
 
 /// Ethernet's 1500 bytes less headers and timestamps; used only without an estimate, and then there is no start.

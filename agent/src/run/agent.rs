@@ -24,6 +24,7 @@ use super::explain::with_gateways_reason;
 use super::gateway::GatewayWatch;
 use super::pushes::PushWatch;
 use super::seen::SeenWatch;
+use crate::applications::{Applications, Heard, report_of};
 use crate::apply::{Applier, Decided, Desired, DesiredStarts, Ended, Inputs, Outcome, Skipped, StartReason};
 use crate::clock::{self, Clock};
 use crate::config::Config;
@@ -47,6 +48,7 @@ pub(super) struct Agent<A> {
     pub(super) host_name: HostName,
     pub(super) addresses: watch::Receiver<Vec<IpAddr>>,
     pub(super) applier: A,
+    pub(super) applications: Option<Applications>,
     pub(super) holdings: Holdings,
     pub(super) gateway: GatewayWatch,
     pub(super) decisions: BTreeMap<&'static str, u64>,
@@ -96,6 +98,7 @@ impl<A: Applier> Agent<A> {
             host_name,
             addresses,
             applier,
+            applications: None,
             holdings: Holdings::new(config.limits.networks, longest),
             gateway,
             decisions: BTreeMap::new(),
@@ -200,6 +203,24 @@ impl<A: Applier> Agent<A> {
         }
     }
 
+    /// What an application brought.
+    pub(super) fn on_application(&mut self, heard: &Heard, to: &mpsc::Sender<Ended>) {
+        match heard {
+            // Its part of the lease, and the kernel's, is another one now.
+            Heard::Watched(network) => {
+                let around = self.holdings.lookup(network.prefix().addr()).map(|(around, _)| around);
+                self.stale.networks.extend(around);
+            }
+            Heard::Ended(ended) => {
+                let report = report_of(ended, &self.addresses.borrow());
+                match report {
+                    Some(report) => self.on_ended(vec![report], to),
+                    None => *self.decisions.entry("report_without_ends").or_default() += 1,
+                }
+            }
+        }
+    }
+
     /// Lifetimes, time slots and the kernel are looked at.
     pub(super) fn on_tick(&mut self) {
         self.pause.expire();
@@ -260,6 +281,9 @@ impl<A: Applier> Agent<A> {
 
     fn decide_all(&mut self, now: Timestamp) {
         let held: BTreeSet<Network> = self.holdings.iter().map(|(network, _)| network).collect();
+        if let Some(applications) = &self.applications {
+            applications.retain(&held);
+        }
         self.verdicts.retain(|network, _| held.contains(network));
         self.desired.retain(|network, _| held.contains(network));
         self.skipped.retain(|network, _| held.contains(network));
@@ -278,13 +302,23 @@ impl<A: Applier> Agent<A> {
             self.skipped.remove(&network);
             self.announced.remove(&network);
             self.changes.on_gone(network, now);
+            if let Some(applications) = &self.applications {
+                applications.gone(network);
+            }
             return;
         };
         let connection = Connection::default();
+        let lease = match &self.applications {
+            Some(applications) => applications.part_of(network, held.lease),
+            None => held.lease,
+        };
         let wall_unix_s = clock::wall_unix_s();
         let paused = self.pause.pausing().is_paused();
         let (within, advice) = (self.holdings.around_client(network), Some(held));
         let question = Question { network, within, advice, now, wall_unix_s, paused, connection };
+        if let Some(applications) = &self.applications {
+            applications.offer(&question);
+        }
         let decision = decide(&question, &self.policy);
         self.desired.remove(&network);
         self.skipped.remove(&network);
@@ -296,8 +330,8 @@ impl<A: Applier> Agent<A> {
                     ScopeVerdict::Allowed { cap } => cap,
                     ScopeVerdict::Excluded | ScopeVerdict::NotIncluded => None,
                 };
-                let inputs =
-                    Inputs::new(&held.estimate, held.lease, cap, &self.policy.start_to(within.unwrap_or(network)));
+                let policy = self.policy.start_to(within.unwrap_or(network));
+                let inputs = Inputs::new(&held.estimate, lease, cap, &policy);
                 let desired = Desired { window, reason, expires: held.expires, announced, inputs };
                 self.changes.on_start(network, &desired);
                 self.desired.insert(network, desired);

@@ -31,6 +31,7 @@ mod status;
 
 use agent::Agent;
 
+use crate::applications::{Applications, Heard};
 use crate::apply::bpf::BpfApplier;
 use crate::apply::route::{RouteApplier, only_agent_here};
 use crate::apply::{Applier, DryRun, News};
@@ -119,6 +120,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     let (ask, mut asked) = mpsc::channel::<Pending>(16);
     let scrapes = own.scraped.take().map(|listener| tokio::spawn(scrape::serve(listener, ask.clone())));
     let _server = Server::start(&config.control_socket(), ask)?;
+    let applications = Applications::listen(config, own.clock)?;
     own.confined.listen_no_more();
     let pause = Pause::open(&config.pause_file(), own.clock).map_err(Failure::environment)?;
     let (pausing, paused) = watch::channel(pause.pausing());
@@ -139,6 +141,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     let reports = tokio::spawn(reporter.run(counted, ended));
 
     let mut agent = Agent::new(config, own, host_name, addresses, (pause, pausing), change_mode, applier);
+    agent.applications = applications;
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut look = interval(addresses::INTERVAL);
@@ -171,6 +174,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
                 }
             }
             Some(pending) = asked.recv() => agent.answer(pending).await,
+            heard = hear(&mut agent.applications) => agent.on_application(&heard, &end),
             signal = heard.recv() => match signal {
                 Some(signal) => agent.on_signal(signal),
                 // The subscriber only ends with its receiver.
@@ -195,6 +199,14 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
         scrapes.abort();
     }
     agent.stop(STOP_PATIENCE).await
+}
+
+/// Waits for what applications bring, where they may ask.
+async fn hear(applications: &mut Option<Applications>) -> Heard {
+    match applications {
+        Some(applications) => applications.hear().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Sends a state to the service manager, where there is one, by `sd_notify(3)`.

@@ -29,6 +29,8 @@ pub(super) fn needs(config: &Config, file: &Path) -> Plan {
         listens: true,
         ..Plan::default()
     };
+    let sockets = config.applications.socket.as_deref().and_then(Path::parent);
+    plan.write.extend(sockets.map(Path::to_owned));
     // Read again on SIGHUP, also where an editor put another in its place.
     plan.read_as_replaced(file);
     let tls = &config.tls;

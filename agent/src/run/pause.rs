@@ -60,6 +60,9 @@ impl<A: Applier> Agent<A> {
                 self.config = config;
                 self.reloads.succeeded += 1;
                 self.applier.set_policy(&self.config, &self.policy);
+                if let Some(applications) = &mut self.applications {
+                    applications.set_policy(&self.config, self.clock.now());
+                }
                 self.decide_everything();
                 self.reconcile().await;
                 self.change_mode.send_if_modified(|mode| std::mem::replace(mode, self.config.mode) != self.config.mode);

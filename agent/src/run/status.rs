@@ -4,6 +4,7 @@ use spand_proto::growth::Growth;
 use spand_proto::operator::lines_left_out;
 
 use super::agent::Agent;
+use crate::applications::Applications;
 use crate::apply::Applier;
 use crate::clock;
 use crate::control::{GrowthInForce, InForce, Limitation, Status};
@@ -43,6 +44,7 @@ impl<A: Applier> Agent<A> {
             advice: self.holdings.counts(),
             pushes: self.pushes.counts(),
             connections_seen: Some(self.seen.shown()),
+            applications: self.applications.as_ref().map(Applications::status),
             comparison: self.comparison.classes(),
             transfers_paused: self.comparison.paused(),
             limitations: self

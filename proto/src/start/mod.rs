@@ -168,6 +168,18 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
     Ok(Start { cwnd, ssthresh, mss: request.mss, pacing, clipped_by, mode: policy.mode, account })
 }
 
+/// The same under a cap that the administrator named for the destination, which holds in every mode and below the floor.
+pub fn start_within(cap: Option<Segments>, request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, Refusal> {
+    let Some(cap) = cap else { return start(request, policy) };
+    let limits = StartPolicy { cap: Some(policy.cap.map_or(cap, |general| general.min(cap))), ..*policy };
+    let mut start = start(request, &limits)?;
+    // The floor is the host's default: a smaller cap wins.
+    if cap < start.cwnd && !start.account.shape.keeps_window() {
+        start.cwnd = cap;
+    }
+    Ok(start)
+}
+
 /// The threshold that windows at losses say; no more than a scaled window of 2^30 bytes holds at any usual segment size.
 fn at_losses(estimate: &Estimate, mss: Bytes) -> Segments {
     Segments(u16::try_from(estimate.threshold_bytes() / mss.0).unwrap_or(u16::MAX).into())

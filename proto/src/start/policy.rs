@@ -94,7 +94,7 @@ impl From<Fraction> for f64 {
 }
 
 /// The smallest start: the host's default initial window, except where losses say otherwise.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Floor {
     /// The floor where losses of enough connections are behind the estimate.
     pub lowest: Segments,
@@ -103,7 +103,7 @@ pub struct Floor {
 }
 
 /// How far the handshake's round trip may be from the estimate's, both ends included.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct RttBounds {
     /// Smallest ratio of the handshake's round trip to the estimate's.
     pub low: f64,
@@ -135,7 +135,7 @@ fn millionths(ratio: f64) -> u32 {
 }
 
 /// How a first window is spread over its round trip.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum PacingRule {
     /// `burst` segments at once, the rest so that the last one leaves when the paper's bucket would let it, and no faster than
@@ -169,7 +169,7 @@ impl PacingRule {
 }
 
 /// The limits of a start.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches, each documented")]
 pub struct StartPolicy {
     /// The mode these limits began as.

@@ -1,0 +1,426 @@
+//! The socket for applications, served by a thread of its own.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixListener as StdListener;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::unistd::{Gid, Group, chown};
+use spand_advice::{Answer, Asked, Ended, MOST_LINE_BYTES, Question, Started, Table, ToAgent, ToApplication, VERSION};
+use spand_proto::network::Network;
+use spand_proto::operator::Failure;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tracing::{debug, error, info, warn};
+
+use super::{Heard, Offers};
+use crate::clock::Clock;
+use crate::config::Applications as Limits;
+use crate::control::bind;
+
+/// Time that an application has for its first line, and to take a line.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often an application is sent a sign of life.
+const ALIVE: Duration = Duration::from_secs(1);
+/// Starts of one connection to the socket that wait for their reports; the oldest goes, and what it reserved is free again.
+const MOST_STARTS: usize = 16_384;
+/// Longest name of an application, in characters.
+const MOST_NAME: usize = 64;
+
+/// The thread; it ends, and the socket is removed, when this is dropped.
+#[derive(Debug)]
+pub struct ApplicationServer {
+    path: PathBuf,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Where what applications bring goes.
+type Way = (Arc<Offers>, mpsc::Sender<Heard>);
+
+impl ApplicationServer {
+    /// Listens at `path`.
+    pub(super) fn start(path: &Path, limits: &Limits, way: Way, clock: Clock) -> Result<Self, Failure> {
+        let fault = |error: io::Error| {
+            Failure::Environment(format!("applications.socket: cannot listen at {}: {error}", path.display()))
+        };
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(Failure::Environment(format!(
+                "applications.socket: another agent already listens at {}: give each agent its own socket",
+                path.display()
+            )));
+        }
+        let listener = bind(path).map_err(fault)?;
+        if !limits.group.is_empty() {
+            let group = group(&limits.group)?;
+            chown(path, None, Some(group)).map_err(|error| {
+                Failure::Environment(format!(
+                    "applications.group: cannot give {} to the group `{}`: {error}; the agent's user must be a member of it",
+                    path.display(),
+                    limits.group
+                ))
+            })?;
+        }
+        let (stop, stopped) = oneshot::channel();
+        let limits = limits.clone();
+        let thread = thread::Builder::new()
+            .name("applications".to_owned())
+            .spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let served = runtime.and_then(|runtime| {
+                    runtime.block_on(async {
+                        tokio::select! {
+                            served = accept(listener, limits, way, clock) => served,
+                            _ = stopped => Ok(()),
+                        }
+                    })
+                });
+                if let Err(error) = served {
+                    error!(%error, "applications get no advice: the socket cannot be served");
+                }
+            })
+            .map_err(Failure::environment)?;
+        Ok(Self { path: path.to_owned(), stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for ApplicationServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It logs its own errors.
+            drop(thread.join());
+        }
+        // A leftover is replaced by the next start.
+        _ = fs::remove_file(&self.path);
+    }
+}
+
+fn group(name: &str) -> Result<Gid, Failure> {
+    match Group::from_name(name) {
+        Ok(Some(group)) => Ok(group.gid),
+        Ok(None) => Err(Failure::Environment(format!("applications.group: this machine has no group `{name}`"))),
+        Err(error) => Err(Failure::Environment(format!("applications.group: cannot look up `{name}`: {error}"))),
+    }
+}
+
+async fn accept(listener: StdListener, limits: Limits, way: Way, clock: Clock) -> io::Result<()> {
+    let listener = UnixListener::from_std(listener)?;
+    let room = Arc::new(Semaphore::new(limits.connections.get()));
+    // One table for all that ask for single starts: what they reserve of a budget counts together.
+    let asked = Arc::new(Mutex::new(Table::new(limits.networks)));
+    let number = way.0.join(String::new(), limits.networks.get(), Arc::new(Notify::new()));
+    let asked = Desk { table: asked, number, way: way.clone() };
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors, most likely: they come back.
+                debug!(%error, "cannot accept an application");
+                tokio::time::sleep(PATIENCE).await;
+                continue;
+            }
+        };
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            way.0.count(|status| status.refused += 1);
+            let most = limits.connections;
+            tokio::spawn(refuse(
+                stream,
+                format!("every place is taken (applications.connections = {most}): close one, or raise it"),
+            ));
+            continue;
+        };
+        way.0.count(|status| status.connections += 1);
+        let (way, asked, networks) = (way.clone(), asked.clone(), limits.networks.get());
+        tokio::spawn(async move {
+            let served = serve(stream, networks, &way, &asked, clock).await;
+            debug!(?served, "an application disconnected");
+            drop(permit);
+        });
+    }
+}
+
+async fn refuse(mut stream: UnixStream, why: String) {
+    if let Some(line) = line(&ToApplication::Error(why)) {
+        // It may be gone already.
+        drop(timeout(PATIENCE, stream.write_all(&line)).await);
+    }
+}
+
+fn line(message: &ToApplication) -> Option<Vec<u8>> {
+    let mut bytes = serde_json::to_vec(message).ok()?;
+    bytes.push(b'\n');
+    Some(bytes)
+}
+
+/// One application, from its first line to its last.
+async fn serve(stream: UnixStream, networks: usize, way: &Way, desk: &Desk, clock: Clock) -> io::Result<()> {
+    let peer = stream.peer_cred()?;
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    let hello = in_time(next(&mut reader)).await?;
+    let name = match hello {
+        Some(Ok(ToAgent::Hello { version: VERSION, application })) => application,
+        Some(Ok(ToAgent::Hello { version, .. })) => {
+            return refuse_line(
+                &mut writer,
+                format!("this agent has version {VERSION} of these messages, not {version}"),
+            )
+            .await;
+        }
+        Some(Ok(_)) => return refuse_line(&mut writer, "the first line must be hello".to_owned()).await,
+        Some(Err(why)) => return refuse_line(&mut writer, why).await,
+        None => return Ok(()),
+    };
+    let name: String = name.chars().filter(|c| !c.is_control()).take(MOST_NAME).collect();
+    info!(application = name, uid = peer.uid(), pid = peer.pid(), "an application asks for advice");
+    let wake = Arc::new(Notify::new());
+    let number = way.0.join(name, networks, Arc::clone(&wake));
+    let (lines, read) = mpsc::channel(64);
+    // A line is read to its end whatever else happens meanwhile.
+    let reads = tokio::spawn(read_all(reader, lines));
+    let mut application = Application { number, way, desk, starts: Starts::default(), clock };
+    let served = application.run(read, &mut writer, &wake).await;
+    reads.abort();
+    application.leave();
+    served
+}
+
+async fn read_all(mut reader: BufReader<OwnedReadHalf>, lines: mpsc::Sender<Result<ToAgent, String>>) {
+    while let Ok(Some(line)) = next(&mut reader).await {
+        let is_fault = line.is_err();
+        if lines.send(line).await.is_err() || is_fault {
+            return;
+        }
+    }
+}
+
+/// The next line; `None` at the end.
+async fn next(reader: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<Result<ToAgent, String>>> {
+    let mut line = String::new();
+    if reader.take(MOST_LINE_BYTES as u64 + 1).read_line(&mut line).await? == 0 {
+        return Ok(None);
+    }
+    if line.len() > MOST_LINE_BYTES {
+        return Ok(Some(Err(format!("a line has at most {MOST_LINE_BYTES} bytes"))));
+    }
+    Ok(Some(serde_json::from_str(&line).map_err(|error| format!("this line is no message: {error}"))))
+}
+
+async fn in_time<T>(done: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(PATIENCE, done).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+async fn write(writer: &mut OwnedWriteHalf, message: &ToApplication) -> io::Result<()> {
+    let Some(line) = line(message) else { return Ok(()) };
+    in_time(writer.write_all(&line)).await
+}
+
+async fn refuse_line(writer: &mut OwnedWriteHalf, why: String) -> io::Result<()> {
+    warn!(why, "an application is refused");
+    write(writer, &ToApplication::Error(why)).await
+}
+
+/// One that is connected.
+struct Application<'a> {
+    number: u64,
+    way: &'a Way,
+    desk: &'a Desk,
+    starts: Starts,
+    clock: Clock,
+}
+
+impl Application<'_> {
+    async fn run(
+        &mut self,
+        mut read: mpsc::Receiver<Result<ToAgent, String>>,
+        writer: &mut OwnedWriteHalf,
+        wake: &Notify,
+    ) -> io::Result<()> {
+        let mut alive = interval(ALIVE);
+        alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                line = read.recv() => match line {
+                    Some(Ok(line)) => {
+                        if let Some(answer) = self.on_line(&line) {
+                            write(writer, &answer).await?;
+                        }
+                    }
+                    Some(Err(why)) => return refuse_line(writer, why).await,
+                    None => return Ok(()),
+                },
+                () = wake.notified() => {
+                    for line in self.way.0.lines(self.number, self.clock.now()) {
+                        write(writer, &line).await?;
+                    }
+                }
+                _ = alive.tick() => write(writer, &ToApplication::Alive { now: self.clock.now() }).await?,
+            }
+        }
+    }
+
+    fn on_line(&mut self, line: &ToAgent) -> Option<ToApplication> {
+        match line {
+            ToAgent::Hello { .. } => {}
+            ToAgent::Watch(address) => {
+                let (new, gone) = self.way.0.watch(self.number, address.to_canonical());
+                for network in new.into_iter().chain(gone) {
+                    self.hear(Heard::Watched(network));
+                }
+            }
+            ToAgent::Unwatch(network) => {
+                if self.way.0.unwatch(self.number, *network) {
+                    self.hear(Heard::Watched(*network));
+                }
+            }
+            ToAgent::Start(asked) => return Some(ToApplication::Started(self.start(asked))),
+            ToAgent::Ended(ended) => self.on_ended(*ended),
+        }
+        None
+    }
+
+    fn hear(&self, heard: Heard) {
+        let is_report = matches!(heard, Heard::Ended(_));
+        let lost = self.way.1.try_send(heard).is_err();
+        if is_report {
+            self.way.0.count(|status| {
+                status.reports += 1;
+                status.reports_lost += u64::from(lost);
+            });
+        }
+    }
+
+    fn start(&mut self, asked: &Asked) -> Started {
+        let question = Question {
+            destination: asked.destination,
+            local: None,
+            bytes: asked.bytes,
+            rtt: asked.rtt_us.map(Duration::from_micros),
+            mss_bytes: asked.mss_bytes,
+        };
+        let answer = self.desk.start(&question, self.clock);
+        self.way.0.count(|status| {
+            status.starts += 1;
+            status.advised += u64::from(answer.start.is_ok());
+        });
+        let started = started(asked.id, &answer);
+        if let Some((question, mut gone)) = self.starts.put(asked.id, question, answer) {
+            self.desk.over(&question, &mut gone, None, self.clock);
+        }
+        started
+    }
+
+    fn on_ended(&mut self, ended: Ended) {
+        let Some(id) = ended.id else { return self.hear(Heard::Ended(Box::new(ended))) };
+        let Some((question, answer)) = self.starts.of.get_mut(&id) else { return };
+        let outcome = ended.outcome;
+        let flight = outcome.first_flight_sent_segments.zip(outcome.first_flight_lost_segments);
+        self.desk.over(question, answer, flight, self.clock);
+        let whole = Ended { local: ended.local, ..answer.report(question, &outcome, ended.goes_on) };
+        if !ended.goes_on {
+            self.starts.of.remove(&id);
+        }
+        self.hear(Heard::Ended(Box::new(whole)));
+    }
+
+    fn leave(&mut self) {
+        for network in self.way.0.leave(self.number) {
+            self.hear(Heard::Watched(network));
+        }
+        for (_, (question, mut answer)) in std::mem::take(&mut self.starts.of) {
+            self.desk.over(&question, &mut answer, None, self.clock);
+        }
+    }
+}
+
+/// Starts that wait for their reports, by the application's own numbers.
+#[derive(Default)]
+struct Starts {
+    of: BTreeMap<u64, (Question, Answer)>,
+    order: VecDeque<u64>,
+}
+
+impl Starts {
+    /// Gives what had to go.
+    fn put(&mut self, id: u64, question: Question, answer: Answer) -> Option<(Question, Answer)> {
+        let mut gone = self.of.insert(id, (question, answer));
+        if gone.is_none() {
+            self.order.push_back(id);
+        }
+        if self.order.len() > MOST_STARTS {
+            let oldest = self.order.pop_front();
+            gone = gone.or(oldest.and_then(|oldest| self.of.remove(&oldest)));
+        }
+        gone
+    }
+}
+
+/// Answers single questions.
+#[derive(Clone)]
+struct Desk {
+    table: Arc<Mutex<Table>>,
+    number: u64,
+    way: Way,
+}
+
+impl Desk {
+    fn start(&self, question: &Question, clock: Clock) -> Answer {
+        let address = question.destination.ip().to_canonical();
+        let (offers, heard) = &self.way;
+        let (new, gone) = offers.watch(self.number, address);
+        let now = clock.now();
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if new.is_some() {
+            // So that the answer about an unknown network has its reason.
+            table.watch(address);
+        }
+        for line in offers.lines(self.number, now) {
+            table.take(line);
+        }
+        let answer = table.start(question, now);
+        drop(table);
+        let changed: Vec<Network> = new.into_iter().chain(gone).collect();
+        for network in changed {
+            drop(heard.try_send(Heard::Watched(network)));
+        }
+        answer
+    }
+
+    fn over(&self, question: &Question, answer: &mut Answer, flight: Option<(u32, u32)>, clock: Clock) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.over(answer, question.destination.ip().to_canonical(), flight, clock.now());
+    }
+}
+
+fn started(id: u64, answer: &Answer) -> Started {
+    match &answer.start {
+        Err(reason) => Started {
+            id,
+            advised: false,
+            reason: Some(*reason),
+            window_bytes: None,
+            threshold_bytes: None,
+            burst_bytes: None,
+            rate_bytes_per_s: None,
+            lifetime_us: None,
+        },
+        Ok(start) => Started {
+            id,
+            advised: true,
+            reason: None,
+            window_bytes: Some(start.window_bytes),
+            threshold_bytes: start.threshold_bytes,
+            burst_bytes: start.pacing.map(|pacing| pacing.burst_bytes),
+            rate_bytes_per_s: start.pacing.map(|pacing| pacing.bytes_per_s),
+            lifetime_us: Some(u64::try_from(start.lifetime.as_micros()).unwrap_or(u64::MAX)),
+        },
+    }
+}

@@ -1,0 +1,267 @@
+use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use spand_advice::{Adviser, Outcome, Question, Reason, ToApplication};
+use spand_proto::made_up::estimate;
+use spand_proto::network::Network;
+use spand_proto::report::Arm;
+use spand_proto::start::RefusalReason;
+use spand_proto::units::{Bytes, Micros, Segments, Window};
+
+use super::*;
+use crate::policy::{Connection, Question as Asked};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn network(text: &str) -> Network {
+    text.parse().unwrap()
+}
+
+fn to(destination: &str) -> Question {
+    Question::of(SocketAddr::new(destination.parse().unwrap(), 443)).rtt(Duration::from_millis(41))
+}
+
+struct Bench {
+    applications: Applications,
+    clock: Clock,
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    /// Nobody is in the control group.
+    fn new(text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[applications]\nsocket = \"{}\"\n{text}\n[bpf]\ncontrol_fraction = 0.0\n[holdout]\nfraction = 0.0",
+            folder.path().join("a.sock").display()
+        );
+        let config = Config::parse(&text, Path::new("agent.toml")).unwrap();
+        let clock = Clock::start();
+        let applications = Applications::listen(&config, clock).unwrap().unwrap();
+        Self { applications, clock, folder }
+    }
+
+    fn socket(&self) -> std::path::PathBuf {
+        self.folder.path().join("a.sock")
+    }
+
+    fn adviser(&self) -> Adviser {
+        let adviser = Adviser::connect(self.socket(), "test");
+        until("an application is connected", || adviser.is_ready());
+        adviser
+    }
+
+    /// Forty segments for a network, with this lease, for a minute.
+    fn decide(&self, text: &str, lease: Option<u32>, paused: bool) {
+        let now = self.clock.now();
+        let share = Window::from_segments(Segments(40), Bytes(1_448));
+        let advice = Advice {
+            estimate: estimate(network(text), share, now),
+            lease: lease.map(Segments),
+            expires: now.after(Micros::from_secs(60)),
+        };
+        let question = Asked {
+            network: network(text),
+            within: None,
+            advice: Some(&advice),
+            now,
+            wall_unix_s: 0,
+            paused,
+            connection: Connection::default(),
+        };
+        self.applications.offer(&question);
+    }
+
+    fn heard(&mut self) -> Vec<Heard> {
+        std::iter::from_fn(|| self.applications.heard.try_recv().ok()).collect()
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn window(adviser: &Adviser, destination: &str) -> Result<u32, Reason> {
+    adviser.start_within(&to(destination), PATIENCE).start().map(|start| start.window_segments)
+}
+
+#[test]
+fn what_is_decided_reaches_those_that_ask_for_it() {
+    let mut bench = Bench::new("");
+    bench.decide("192.0.2.0/24", None, false);
+    let adviser = bench.adviser();
+    assert_eq!(window(&adviser, "192.0.2.1"), Ok(40));
+    assert_eq!(window(&adviser, "198.51.100.1"), Err(Reason::Refused(RefusalReason::NoEstimate)));
+    bench.decide("198.51.100.0/24", None, false);
+    until("an estimate that comes later is sent", || adviser.start(&to("198.51.100.1")).start().is_ok());
+    bench.decide("192.0.2.0/24", None, true);
+    until("a pause holds", || adviser.start(&to("192.0.2.1")).start() == Err(Reason::Paused));
+    bench.applications.gone(network("192.0.2.0/24"));
+    until("what ended is gone", || matches!(adviser.start(&to("192.0.2.1")).start(), Err(Reason::NotKnownYet)));
+    let status = bench.applications.status();
+    assert_eq!((status.connected, status.networks, status.connections), (vec!["test".to_owned()], 2, 1));
+    assert!(bench.heard().iter().all(|heard| matches!(heard, Heard::Watched(_))));
+}
+
+#[test]
+fn a_lease_is_divided_among_the_kernel_and_the_applications_with_connections_there() {
+    let bench = Bench::new("");
+    bench.decide("192.0.2.0/24", Some(60), false);
+    let whole = Some(Segments(60));
+    assert_eq!(bench.applications.part_of(network("192.0.2.0/24"), whole), whole);
+    let [one, other] = [bench.adviser(), bench.adviser()];
+    assert_eq!(window(&one, "192.0.2.1"), Ok(40), "a lease of 30 above the initial window");
+    assert_eq!(bench.applications.part_of(network("192.0.2.0/24"), whole), Some(Segments(30)));
+    assert_eq!(window(&other, "192.0.2.1"), Ok(30));
+    assert_eq!(bench.applications.part_of(network("192.0.2.0/24"), whole), Some(Segments(20)));
+    until("the first one has its new part", || window(&one, "192.0.2.1") == Ok(30));
+    drop(other);
+    until("one that is gone leaves its part", || window(&one, "192.0.2.1") == Ok(40));
+    assert_eq!(bench.applications.part_of(network("198.51.100.0/24"), whole), whole, "no application is there");
+}
+
+#[test]
+fn reports_reach_the_agent_with_this_hosts_own_address() {
+    let mut bench = Bench::new("");
+    bench.decide("192.0.2.0/24", None, false);
+    let adviser = bench.adviser();
+    assert_eq!(window(&adviser, "192.0.2.1"), Ok(40));
+    let question = Question { local: Some("[::]:443".parse().unwrap()), ..to("192.0.2.1") };
+    let outcome = Outcome {
+        acknowledged_bytes: 90_000,
+        duration_us: Some(120_000),
+        first_flight_sent_segments: Some(40),
+        first_flight_lost_segments: Some(3),
+        ..Outcome::default()
+    };
+    adviser.start(&question).report(&outcome);
+    let mut ended = None;
+    until("the report arrives", || {
+        ended = bench.heard().into_iter().find_map(|heard| match heard {
+            Heard::Ended(ended) => Some(ended),
+            Heard::Watched(_) => None,
+        });
+        ended.is_some()
+    });
+    let own: [IpAddr; 2] = ["2001:db8::5".parse().unwrap(), [203, 0, 113, 7].into()];
+    let report = report_of(&ended.unwrap(), &own).unwrap();
+    assert!(!report.urgent);
+    let report = report.report;
+    assert_eq!(
+        (report.host.to_string(), report.remote.to_string()),
+        ("203.0.113.7:443".into(), "192.0.2.1:443".into())
+    );
+    assert_eq!((report.advised, report.arm), (Some(Segments(40)), Some(Arm::Advised)));
+    assert_eq!((report.acknowledged, report.duration), (Bytes(90_000), Some(Micros(120_000))));
+    assert_eq!(
+        (report.first_flight_loss, report.first_flight.map(|flight| flight.lost)),
+        (Some(true), Some(Segments(3)))
+    );
+    assert_eq!(bench.applications.status().reports, 1);
+}
+
+/// A client without a table, as one in C is.
+struct Plain(UnixStream, BufReader<UnixStream>);
+
+impl Plain {
+    fn new(bench: &Bench) -> Self {
+        let stream = UnixStream::connect(bench.socket()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let reader = BufReader::new(stream.try_clone().unwrap());
+        Self(stream, reader)
+    }
+
+    fn send(&mut self, line: &str) {
+        self.0.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    /// The next line that is no sign of life and no setting.
+    fn next(&mut self) -> Option<ToApplication> {
+        loop {
+            let mut line = String::new();
+            if self.1.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            match serde_json::from_str(&line).unwrap() {
+                ToApplication::Alive { .. } | ToApplication::Settings(_) => {}
+                other => return Some(other),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_without_a_table_has_single_starts_of_the_same_budget() {
+    let mut bench = Bench::new("");
+    bench.decide("192.0.2.0/24", Some(60), false);
+    let mut client = Plain::new(&bench);
+    client.send(r#"{"hello":{"version":1,"application":"plain"}}"#);
+    let mut start = |id: u64| {
+        client.send(&format!(r#"{{"start":{{"id":{id},"destination":"192.0.2.1:443","rtt_us":41000}}}}"#));
+        match client.next() {
+            Some(ToApplication::Started(started)) if started.id == id => started.window_bytes.map(|b| b / 1_448),
+            other => panic!("{other:?}"),
+        }
+    };
+    // Half of the lease is the kernel's.
+    assert_eq!([start(1), start(2)], [Some(40), Some(10)]);
+    client.send(r#"{"ended":{"id":1,"acknowledged_bytes":90000,"new_field":1}}"#);
+    client.send(r#"{"start":{"id":3,"destination":"192.0.2.1:443","rtt_us":41000}}"#);
+    let Some(ToApplication::Started(third)) = client.next() else { panic!("no answer") };
+    assert_eq!(third.window_bytes, Some(40 * 1_448), "the first one is over");
+    client.send(r#"{"start":{"id":4,"destination":"198.51.100.1:443"}}"#);
+    let Some(ToApplication::Started(unknown)) = client.next() else { panic!("no answer") };
+    assert_eq!((unknown.advised, unknown.reason), (false, Some(Reason::Refused(RefusalReason::NoEstimate))));
+    let reports: Vec<_> = bench
+        .heard()
+        .into_iter()
+        .filter_map(|heard| if let Heard::Ended(e) = heard { Some(e) } else { None })
+        .collect();
+    assert_eq!(reports.len(), 1);
+    assert_eq!((reports[0].advised_segments, reports[0].arm), (Some(40), Some(Arm::Advised)));
+    let status = bench.applications.status();
+    assert_eq!((status.starts, status.advised, status.connected), (4, 3, vec!["plain".to_owned()]));
+}
+
+#[test]
+fn what_is_no_message_ends_the_connection_with_a_sentence() {
+    let bench = Bench::new("");
+    for (line, sentence) in [
+        ("{\"hello\":{\"version\":9,\"application\":\"x\"}}", "version 1 of these messages, not 9"),
+        ("{\"watch\":\"192.0.2.1\"}", "the first line must be hello"),
+        ("nonsense", "this line is no message"),
+        (&"x".repeat(9_000), "at most 8192 bytes"),
+    ] {
+        let mut client = Plain::new(&bench);
+        client.send(line);
+        let Some(ToApplication::Error(error)) = client.next() else { panic!("{line}") };
+        assert!(error.contains(sentence), "{error}");
+    }
+    let bench = Bench::new("connections = 1");
+    let _held = bench.adviser();
+    let Some(ToApplication::Error(error)) = Plain::new(&bench).next() else { panic!("a second one") };
+    assert!(error.contains("applications.connections = 1"), "{error}");
+    assert!(bench.applications.status().refused >= 1);
+}
+
+#[test]
+fn an_application_that_watches_too_much_loses_what_it_asked_for_longest_ago() {
+    let bench = Bench::new("networks = 2");
+    let mut client = Plain::new(&bench);
+    client.send(r#"{"hello":{"version":1,"application":"greedy"}}"#);
+    for address in ["192.0.2.1", "198.51.100.1", "192.0.2.2", "203.0.113.1"] {
+        client.send(&format!("{{\"watch\":\"{address}\"}}"));
+    }
+    until("all was read", || bench.applications.status().evicted == 1);
+    assert_eq!(bench.applications.status().networks, 2);
+    let watchers = |text: &str| bench.applications.offers.watchers(network(text));
+    assert_eq!(["192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"].map(watchers), [1, 0, 1]);
+    assert_eq!(["192.0.0.0/16", "192.0.2.7/32", "0.0.0.0/0", "198.0.0.0/8"].map(watchers), [1, 1, 1, 0]);
+}
