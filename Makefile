@@ -134,6 +134,11 @@ benefit: packages ## Real transfers with and without the product, resumable, 45 
 	$(CARGO) build --release --bin spand-gateway --bin spand-agent --bin benefit
 	./target/release/benefit $(ARGS)
 
+.PHONY: benefit-quic
+benefit-quic: packages ## QUIC transfers with and without advice, beside TCP, resumable, 20 minutes a seed: ARGS="--sets alone --rounds 1"
+	$(CARGO) build --release --bin spand-gateway --bin spand-agent --bin quic --bin benefit-quic
+	./target/release/benefit-quic $(ARGS)
+
 .PHONY: wrong-shares
 wrong-shares: packages ## Real transfers on shares that are wrong, a quarter to four times the right one, half an hour: ARGS="--hosts cubic --paths 20"
 	$(CARGO) build --release -p spand-tests --bin wrong-shares

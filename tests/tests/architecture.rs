@@ -48,7 +48,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "thiserror",
         ],
     ),
-    ("spand-advice", &["ipnet", "serde", "serde_json", "spand-proto", "strum", "thiserror"]),
+    ("spand-advice", &["ipnet", "quinn-proto", "serde", "serde_json", "spand-proto", "strum", "thiserror"]),
     ("spand-capture", &["flate2", "libc", "libloading", "nix", "pcap", "spand-proto", "strum", "thiserror", "zstd"]),
 ];
 

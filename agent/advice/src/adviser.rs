@@ -1,14 +1,14 @@
 //! The connection to the agent, and the handles that applications hold. The table answers; two threads keep it current.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::Shutdown;
+use std::net::{IpAddr, Ipv4Addr, Shutdown};
 use std::num::NonZeroUsize;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use spand_proto::network::Network;
@@ -24,6 +24,8 @@ const NETWORKS: NonZeroUsize = NonZeroUsize::new(16_384).unwrap();
 const WAITING: usize = 8_192;
 /// Pauses between attempts to reach an agent: the first and the longest. Each failure doubles it.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+/// An address that no connection has.
+const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 /// How long the agent may take a line.
 const WRITE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -34,9 +36,12 @@ pub struct Adviser {
     _keeper: Arc<Keeper>,
 }
 
-/// Ends the threads.
+/// Ends the threads, once what was reported is written.
 #[derive(Debug)]
-struct Keeper(Arc<Inner>);
+struct Keeper {
+    inner: Arc<Inner>,
+    writer: Option<JoinHandle<()>>,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -89,8 +94,9 @@ impl Adviser {
         let (reader, writer) = (Arc::clone(&inner), Arc::clone(&inner));
         // Without threads nothing arrives, and every start is plain.
         drop(thread::Builder::new().name("spand-advice".to_owned()).spawn(move || reader.keep()));
-        drop(thread::Builder::new().name("spand-advice-w".to_owned()).spawn(move || writer.write(&written)));
-        Self { _keeper: Arc::new(Keeper(Arc::clone(&inner))), inner }
+        let writer =
+            thread::Builder::new().name("spand-advice-w".to_owned()).spawn(move || writer.write(&written)).ok();
+        Self { _keeper: Arc::new(Keeper { inner: Arc::clone(&inner), writer }), inner }
     }
 
     /// How a connection starts. Takes microseconds, and waits for nothing but another thread's answer.
@@ -146,10 +152,14 @@ impl Adviser {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.0.stopped.store(true, Ordering::Relaxed);
-        self.0.hang_up();
+        self.inner.stopped.store(true, Ordering::Relaxed);
         // Wakes the writer. A full queue wakes it as well.
-        drop(self.0.lines.try_send(ToAgent::Hello { version: VERSION, application: String::new() }));
+        drop(self.inner.lines.try_send(ToAgent::Watch(UNSPECIFIED)));
+        if let Some(writer) = self.writer.take() {
+            // It waits no longer than an agent may take a line.
+            drop(writer.join());
+        }
+        self.inner.hang_up();
     }
 }
 
@@ -244,15 +254,25 @@ impl Inner {
     /// The writing thread.
     fn write(&self, lines: &Receiver<ToAgent>) {
         while let Ok(line) = lines.recv() {
-            if self.stopped.load(Ordering::Relaxed) {
+            let is_last = self.stopped.load(Ordering::Relaxed);
+            let waiting = std::iter::from_fn(|| lines.try_recv().ok()).filter(|_| is_last);
+            for line in std::iter::once(line).chain(waiting) {
+                if self.write_one(&line).is_none() {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                    if is_last {
+                        return;
+                    }
+                }
+            }
+            if is_last {
                 return;
             }
-            let stream =
-                self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|s| s.try_clone().ok());
-            if stream.and_then(|stream| write_line(&stream, &line)).is_none() {
-                self.lost.fetch_add(1, Ordering::Relaxed);
-            }
         }
+    }
+
+    fn write_one(&self, line: &ToAgent) -> Option<()> {
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.try_clone().ok()?;
+        write_line(&stream, line)
     }
 }
 

@@ -26,6 +26,9 @@
 mod adviser;
 mod budget;
 mod message;
+mod pace;
+#[cfg(feature = "quinn")]
+pub mod quinn;
 mod reason;
 mod table;
 #[cfg(test)]
@@ -36,5 +39,6 @@ pub use message::{
     Asked, Ended, MOST_LINE_BYTES, Nothing, Offer, Outcome, Renewed, SILENCE, Settings, Started, ToAgent,
     ToApplication, VERSION,
 };
+pub use pace::{Pace, Ready};
 pub use reason::Reason;
 pub use table::{Answer, Counts, Pacing, Question, Start, Table};

@@ -7,6 +7,7 @@ mod learn;
 pub mod page;
 pub mod path;
 pub mod plan;
+pub mod quic;
 pub mod result;
 pub mod run;
 pub mod scenario;

@@ -1,0 +1,448 @@
+//! Congestion control for quinn that starts on advice: a factory for one connection, on top of one of quinn's own algorithms.
+//!
+//! quinn's pacer lets up to twenty packets of a connection that was quiet leave at once, and no controller changes that. A server that writes
+//! its first flight by [`Handle::pace`] keeps to the start's own burst and rate, which a narrow path's queue may need. A path that the
+//! connection migrates to starts plain: the advice is for the first one.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use quinn_proto::RttEstimator;
+use quinn_proto::congestion::{
+    BbrConfig, Controller, ControllerFactory, ControllerMetrics, CubicConfig, NewRenoConfig,
+};
+use spand_proto::report::LimitedBy;
+
+use crate::{Adviser, Connection, Outcome, Pace, Question};
+
+/// CUBIC's constants (RFC 9438, sections 4.1 and 4.3), for a window that no loss has set.
+const CUBIC_C: f64 = 0.4;
+const CUBIC_ALPHA: f64 = 0.53;
+
+/// Packets after the first round trip that still belong to the handshake: session tickets, settings and acknowledgements.
+const HANDSHAKE_PACKETS: u64 = 4;
+
+/// quinn's algorithm that goes on from the start.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Base {
+    /// quinn's default.
+    #[default]
+    Cubic,
+    /// New Reno.
+    NewReno,
+    /// BBR, which quinn calls experimental. It has no threshold.
+    Bbr,
+}
+
+impl Base {
+    /// A controller that begins with this window, or with quinn's own.
+    fn build(self, window: Option<u64>, now: Instant, mtu: u16) -> Box<dyn Controller> {
+        match self {
+            Self::Cubic => {
+                let mut config = CubicConfig::default();
+                window.map(|window| config.initial_window(window));
+                Arc::new(config).build(now, mtu)
+            }
+            Self::NewReno => {
+                let mut config = NewRenoConfig::default();
+                window.map(|window| config.initial_window(window));
+                Arc::new(config).build(now, mtu)
+            }
+            Self::Bbr => {
+                let mut config = BbrConfig::default();
+                window.map(|window| config.initial_window(window));
+                Arc::new(config).build(now, mtu)
+            }
+        }
+    }
+}
+
+/// A factory for the controller of **one** connection: quinn does not name the other end to it.
+///
+/// A server gives each connection a configuration of its own by `Incoming::accept_with`, a client by `Endpoint::connect_with`.
+#[derive(Debug)]
+pub struct Advised {
+    adviser: Adviser,
+    question: Question,
+    base: Base,
+    handle: Handle,
+    is_used: AtomicBool,
+}
+
+/// What an application adds to a connection's start, and what it may take from it.
+#[derive(Clone, Debug, Default)]
+pub struct Handle(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    bytes: AtomicU64,
+    /// The start and its window in bytes, from when it was given.
+    pace: Mutex<Option<Pace>>,
+}
+
+impl Handle {
+    /// The first transfer has this many bytes, which a server knows with its first request. It counts where it is set before the
+    /// transfer's first packets have left.
+    pub fn set_transfer_size(&self, bytes: u64) {
+        self.0.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How the first flight is to be written, from now on.
+    pub fn pace(&self) -> Pace {
+        let pace = *self.0.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        pace.map_or_else(Pace::at_once, |pace| pace.from(Instant::now()))
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        Some(self.0.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
+    }
+
+    fn set_pace(&self, pace: Option<Pace>) {
+        *self.0.pace.lock().unwrap_or_else(PoisonError::into_inner) = pace;
+    }
+}
+
+impl Advised {
+    /// For the connection of this question. Its round trip is measured by the connection itself.
+    pub fn new(adviser: Adviser, question: Question) -> Self {
+        let handle = Handle::default();
+        handle.set_transfer_size(question.bytes.unwrap_or(0));
+        Self { adviser, question, base: Base::Cubic, handle, is_used: AtomicBool::new(false) }
+    }
+
+    /// For the application.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Over another algorithm than CUBIC.
+    #[must_use]
+    pub fn over(self, base: Base) -> Self {
+        Self { base, ..self }
+    }
+}
+
+impl ControllerFactory for Advised {
+    fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
+        let base = self.base.build(None, now, current_mtu);
+        if self.is_used.swap(true, Ordering::Relaxed) {
+            return base;
+        }
+        Box::new(Started {
+            adviser: self.adviser.clone(),
+            question: self.question,
+            kind: self.base,
+            handle: self.handle.clone(),
+            asked_bytes: None,
+            mtu: current_mtu,
+            stage: Stage::Waiting,
+            base,
+            connection: None,
+            flight: None,
+            met: Met::default(),
+        })
+    }
+}
+
+/// The controller.
+struct Started {
+    adviser: Adviser,
+    question: Question,
+    kind: Base,
+    handle: Handle,
+    /// The size that the start was asked for with.
+    asked_bytes: Option<u64>,
+    mtu: u16,
+    stage: Stage,
+    base: Box<dyn Controller>,
+    connection: Option<Connection>,
+    flight: Option<Flight>,
+    met: Met,
+}
+
+/// Who decides about the window.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// quinn's algorithm with its own first window, until the first round trip is measured.
+    Waiting,
+    /// The start, until the first congestion event.
+    Own(Own),
+    /// quinn's algorithm.
+    Base,
+}
+
+/// The window of a start with a threshold.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    window: u64,
+    threshold: u64,
+    /// Where congestion avoidance began: its window and moment.
+    avoiding: Option<(u64, Instant)>,
+    /// What New Reno has acknowledged since the last increase.
+    acknowledged: u64,
+}
+
+/// The first flight of a start.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    granted: u64,
+    began: Instant,
+    sent: u64,
+    acknowledged: u64,
+    lost: u64,
+}
+
+/// What the connection met so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Met {
+    began: Option<Instant>,
+    last_acknowledged: Option<Instant>,
+    window_limited: Option<Instant>,
+    recovery: Option<Instant>,
+    in_flight: u64,
+    acknowledged: u64,
+    lost: u64,
+    events: u32,
+    loss_window: Option<u64>,
+    srtt: Option<Duration>,
+    rtt_min: Option<Duration>,
+    /// Segments of the first flight that had left when it was over, and those that were lost.
+    first_flight: Option<(u32, u32)>,
+}
+
+impl Own {
+    fn on_ack(&mut self, bytes: u64, now: Instant, rtt: Duration, mtu: u64, kind: Base) {
+        if self.window < self.threshold {
+            self.window = (self.window + bytes).min(self.threshold.max(self.window));
+            return;
+        }
+        let (from, began) = *self.avoiding.get_or_insert((self.window, now));
+        if kind == Base::NewReno {
+            self.acknowledged += bytes;
+            if self.acknowledged >= self.window {
+                self.acknowledged -= self.window;
+                self.window += mtu;
+            }
+            return;
+        }
+        let time = now.duration_since(began).as_secs_f64();
+        let rounds = time / rtt.as_secs_f64().max(1e-6);
+        let grown = (CUBIC_C * time.powi(3)).max(CUBIC_ALPHA * rounds) * mtu as f64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a float that is too large saturates"
+        )]
+        let target = from.saturating_add(grown as u64);
+        // No more than one packet for each that is acknowledged.
+        self.window = target.min(self.window + bytes).max(self.window);
+    }
+}
+
+impl Started {
+    /// Asks for the start, with the round trip that was just measured.
+    fn ask(&mut self, now: Instant, rtt: Duration) {
+        self.asked_bytes = self.handle.bytes();
+        // In segments of the estimate's size: a queue that holds so many of them holds no more of quinn's first packets, which are smaller.
+        let question = Question { bytes: self.asked_bytes, ..self.question.rtt(rtt) };
+        self.handle.set_pace(None);
+        // What an earlier answer reserved is free again.
+        self.connection = None;
+        let connection = self.adviser.start(&question);
+        self.stage = Stage::Base;
+        if let Ok(start) = connection.start() {
+            let mtu = u64::from(self.mtu);
+            let window = start.window_bytes.min(u64::from(start.window_segments) * mtu).max(2 * mtu);
+            self.handle.set_pace(start.pacing.map(|pacing| Pace::new(pacing, window, rtt)));
+            self.flight = Some(Flight { granted: window, began: now, sent: 0, acknowledged: 0, lost: 0 });
+            match start.threshold_bytes {
+                Some(threshold) if self.kind != Base::Bbr => {
+                    self.stage = Stage::Own(Own { window, threshold, avoiding: None, acknowledged: 0 });
+                }
+                _ => self.base = self.kind.build(Some(window), now, self.mtu),
+            }
+        }
+        self.connection = Some(connection);
+    }
+
+    /// Whether the first flight has not begun, and either the transfer's size has become known since the answer, or the answer holds no
+    /// longer.
+    fn answer_is_old(&self, now: Instant) -> bool {
+        let (Some(flight), Some(connection)) = (self.flight, &self.connection) else { return false };
+        let lifetime = connection.start().map(|start| start.lifetime).unwrap_or_default();
+        let is_over = now.saturating_duration_since(flight.began) >= lifetime;
+        flight.sent <= HANDSHAKE_PACKETS * u64::from(self.mtu) && (is_over || self.handle.bytes() != self.asked_bytes)
+    }
+
+    /// The first flight, where it is over by now.
+    fn end_flight(&mut self) {
+        let Some(flight) = self.flight else { return };
+        let mostly_lost = flight.lost > flight.sent / 2 && flight.lost > 0;
+        if flight.acknowledged + flight.lost < flight.granted && !mostly_lost {
+            return;
+        }
+        self.flight = None;
+        let (sent, lost) = (self.segments(flight.sent), self.segments(flight.lost));
+        if let Some(connection) = &mut self.connection {
+            connection.first_flight(sent, lost);
+        }
+        self.met.first_flight = Some((sent, lost));
+    }
+
+    fn segments(&self, bytes: u64) -> u32 {
+        u32::try_from(bytes.div_ceil(u64::from(self.mtu.max(1)))).unwrap_or(u32::MAX)
+    }
+
+    fn outcome(&self) -> Outcome {
+        let met = &self.met;
+        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let round = met.srtt.unwrap_or_default() * 2;
+        let limited = met.window_limited.zip(met.last_acknowledged).map(|(limited, last)| last.duration_since(limited));
+        let flight = met.first_flight.or(self.flight.map(|f| (self.segments(f.sent), self.segments(f.lost))));
+        Outcome {
+            acknowledged_bytes: met.acknowledged,
+            duration_us: met.began.zip(met.last_acknowledged).map(|(began, last)| us(last.duration_since(began))),
+            end_window_bytes: Some(self.window()),
+            loss_window_bytes: met.loss_window,
+            congestion_events: met.events,
+            mss_bytes: Some(self.mtu.into()),
+            srtt_us: met.srtt.map(us),
+            rtt_min_us: met.rtt_min.map(us),
+            lost_segments: self.segments(met.lost),
+            first_flight_sent_segments: flight.map(|(sent, _)| sent),
+            first_flight_lost_segments: flight.map(|(_, lost)| lost),
+            limited_by: Some(match limited {
+                Some(since) if since <= round => LimitedBy::Window,
+                _ => LimitedBy::Application,
+            }),
+        }
+    }
+}
+
+impl Controller for Started {
+    fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
+        self.met.began.get_or_insert(now);
+        self.met.in_flight += bytes;
+        if self.answer_is_old(now)
+            && let Some(rtt) = self.met.rtt_min
+        {
+            self.flight = None;
+            self.ask(now, rtt);
+            if self.flight.is_none() {
+                self.base = self.kind.build(None, now, self.mtu);
+            }
+        }
+        if let Some(flight) = &mut self.flight {
+            flight.sent += bytes;
+        }
+        self.base.on_sent(now, bytes, last_packet_number);
+    }
+
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
+        let own_rtt = now.saturating_duration_since(sent);
+        let met = &mut self.met;
+        met.in_flight = met.in_flight.saturating_sub(bytes);
+        met.acknowledged += bytes;
+        met.last_acknowledged = Some(now);
+        if !app_limited {
+            met.window_limited = Some(now);
+        }
+        // quinn's estimator holds a guess until after the first acknowledgement.
+        let is_first = met.rtt_min.is_none();
+        met.rtt_min = Some(met.rtt_min.map_or(own_rtt, |least| least.min(own_rtt)));
+        met.srtt = Some(if is_first { own_rtt } else { rtt.get() });
+        if matches!(self.stage, Stage::Waiting) {
+            self.ask(now, own_rtt);
+        } else if let Some(flight) = &mut self.flight
+            && sent >= flight.began
+        {
+            flight.acknowledged += bytes;
+        }
+        match &mut self.stage {
+            Stage::Own(own) => {
+                if !app_limited {
+                    own.on_ack(bytes, now, rtt.get(), self.mtu.into(), self.kind);
+                }
+            }
+            Stage::Waiting | Stage::Base => self.base.on_ack(now, sent, bytes, app_limited, rtt),
+        }
+        self.end_flight();
+    }
+
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, largest_packet_num_acked: Option<u64>) {
+        self.met.in_flight = in_flight;
+        self.base.on_end_acks(now, in_flight, app_limited, largest_packet_num_acked);
+    }
+
+    fn on_congestion_event(&mut self, now: Instant, sent: Instant, is_persistent_congestion: bool, lost_bytes: u64) {
+        // What was lost is not counted as in flight any more; it was there when the loss happened.
+        let met = &mut self.met;
+        let flight_size = met.in_flight.max(lost_bytes);
+        met.in_flight = met.in_flight.saturating_sub(lost_bytes);
+        met.lost += lost_bytes;
+        if met.recovery.is_none_or(|since| sent > since) {
+            met.recovery = Some(now);
+            met.events += 1;
+            met.loss_window = Some(flight_size);
+        }
+        if let Some(flight) = &mut self.flight
+            && sent >= flight.began
+        {
+            flight.lost += lost_bytes;
+        }
+        if let Stage::Own(own) = self.stage {
+            // quinn's algorithm goes on as if the window had always been its own.
+            self.base = self.kind.build(Some(own.window), now, self.mtu);
+            self.stage = Stage::Base;
+        }
+        self.base.on_congestion_event(now, sent, is_persistent_congestion, lost_bytes);
+        self.end_flight();
+    }
+
+    fn on_mtu_update(&mut self, new_mtu: u16) {
+        self.mtu = new_mtu;
+        self.base.on_mtu_update(new_mtu);
+    }
+
+    fn window(&self) -> u64 {
+        match &self.stage {
+            Stage::Own(own) => own.window,
+            Stage::Waiting | Stage::Base => self.base.window(),
+        }
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        let mut metrics = self.base.metrics();
+        if let Stage::Own(own) = &self.stage {
+            metrics.congestion_window = own.window;
+            metrics.ssthresh = Some(own.threshold);
+        }
+        metrics
+    }
+
+    /// For a path to the same host from another port. The report stays with the first one.
+    fn clone_box(&self) -> Box<dyn Controller> {
+        match &self.stage {
+            Stage::Own(own) => self.kind.build(Some(own.window), Instant::now(), self.mtu),
+            Stage::Waiting | Stage::Base => self.base.clone_box(),
+        }
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.base.initial_window()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            connection.report(&self.outcome());
+        }
+    }
+}
