@@ -52,7 +52,7 @@ async fn serve(address: &str, certificate: &Path, adviser: Option<Adviser>) -> R
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let config = ServerConfig::with_single_cert(vec![made.cert.der().clone()], key.into())?;
     let endpoint = Endpoint::server(config.clone(), address.parse().context("no address and port")?)?;
-    // Written when the server listens: whoever finds it may connect.
+    // Written when the server listens: a client that finds it may connect.
     std::fs::write(certificate, made.cert.der())?;
     while let Some(incoming) = endpoint.accept().await {
         let (config, adviser) = (config.clone(), adviser.clone());

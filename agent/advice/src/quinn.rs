@@ -15,14 +15,14 @@ use quinn_proto::congestion::{
 };
 use spand_proto::report::LimitedBy;
 
-use crate::{Adviser, Connection, Outcome, Pace, Question};
+use crate::{Adviser, Connection, Outcome, Pace, Pacing, Question};
 
 /// CUBIC's constants (RFC 9438, sections 4.1 and 4.3), for a window that no loss has set.
 const CUBIC_C: f64 = 0.4;
 const CUBIC_ALPHA: f64 = 0.53;
 
 /// Packets after the first round trip that still belong to the handshake: session tickets, settings and acknowledgements.
-const HANDSHAKE_PACKETS: u64 = 4;
+const HANDSHAKE_PACKETS: u64 = 3;
 
 /// quinn's algorithm that goes on from the start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -245,7 +245,7 @@ impl Started {
     /// Asks for the start, with the round trip that was just measured.
     fn ask(&mut self, now: Instant, rtt: Duration) {
         self.asked_bytes = self.handle.bytes();
-        // In segments of the estimate's size: a queue that holds so many of them holds no more of quinn's first packets, which are smaller.
+        // In segments of the estimate's size: a queue that holds N of them holds no more of quinn's first packets, which are smaller.
         let question = Question { bytes: self.asked_bytes, ..self.question.rtt(rtt) };
         self.handle.set_pace(None);
         // What an earlier answer reserved is free again.
@@ -255,7 +255,15 @@ impl Started {
         if let Ok(start) = connection.start() {
             let mtu = u64::from(self.mtu);
             let window = start.window_bytes.min(u64::from(start.window_segments) * mtu).max(2 * mtu);
-            self.handle.set_pace(start.pacing.map(|pacing| Pace::new(pacing, window, rtt)));
+            let pace = start.pacing.map(|pacing| {
+                // Packets of the handshake's end leave with the burst, and take places in the same queue.
+                let burst = pacing.burst_bytes / start.mss_bytes.max(1);
+                let own = burst.saturating_sub(HANDSHAKE_PACKETS).max(2);
+                let rest = |burst: u64| u64::from(start.window_segments).saturating_sub(burst).max(1);
+                let bytes_per_s = pacing.bytes_per_s.saturating_mul(rest(own)) / rest(burst);
+                Pace::new(Pacing { burst_bytes: own * mtu, bytes_per_s }, window, rtt)
+            });
+            self.handle.set_pace(pace);
             self.flight = Some(Flight { granted: window, began: now, sent: 0, acknowledged: 0, lost: 0 });
             match start.threshold_bytes {
                 Some(threshold) if self.kind != Base::Bbr => {
