@@ -39,12 +39,13 @@ PREFIX ?= /usr
 BUILT  := $(or $(CARGO_TARGET_DIR),target)/release
 
 .PHONY: install
-install: packages ## Programs, systemd units, users and configurations into DESTDIR (default: this machine); starts nothing
+install: packages ## Programs, a header for C, systemd units, users and configurations into DESTDIR (default: this machine); starts nothing
 	$(CARGO) build --release --locked --bin spand-gateway --bin spand-agent \
 	    --example spand-gateway-manual --example spand-agent-manual
 	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BUILT)/spand-gateway $(BUILT)/spand-agent
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system packaging/systemd/*.service
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/sysusers.d packaging/sysusers.d/*.conf
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/include agent/advice/c/spand_advice.h
 	@for name in gateway agent; do \
 	    $(BUILT)/examples/spand-$$name-manual $(DESTDIR)$(PREFIX)/share; \
 	    file=$(DESTDIR)/etc/spand/$$name.toml; \
