@@ -208,6 +208,10 @@ bpf-cost: packages ## CPU time of the agent's kernel programs per connection and
 confine-bench: packages ## What being confined costs a system call, beside a process that is not
 	$(CARGO) bench -p spand-confine --bench cost
 
+.PHONY: bench-advice
+bench-advice: packages ## How long an application waits for a start with 10,000 networks, in process and over the socket, beside a bare echo
+	$(CARGO) run --release -p spand-tests --bin advice-bench -- $(ARGS)
+
 .PHONY: push-bench
 push-bench: packages ## From a SYN to the update at 100 subscribers: the 99th percentile
 	$(CARGO) run --release -p spand-tests --bin push-bench
