@@ -39,12 +39,13 @@ PREFIX ?= /usr
 BUILT  := $(or $(CARGO_TARGET_DIR),target)/release
 
 .PHONY: install
-install: packages ## Programs, systemd units, users and configurations into DESTDIR (default: this machine); starts nothing
+install: packages ## Programs, a header for C, systemd units, users and configurations into DESTDIR (default: this machine); starts nothing
 	$(CARGO) build --release --locked --bin spand-gateway --bin spand-agent \
 	    --example spand-gateway-manual --example spand-agent-manual
 	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BUILT)/spand-gateway $(BUILT)/spand-agent
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system packaging/systemd/*.service
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/sysusers.d packaging/sysusers.d/*.conf
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/include agent/advice/c/spand_advice.h
 	@for name in gateway agent; do \
 	    $(BUILT)/examples/spand-$$name-manual $(DESTDIR)$(PREFIX)/share; \
 	    file=$(DESTDIR)/etc/spand/$$name.toml; \
@@ -211,6 +212,10 @@ bpf-cost: packages ## CPU time of the agent's kernel programs per connection and
 .PHONY: confine-bench
 confine-bench: packages ## What being confined costs a system call, beside a process that is not
 	$(CARGO) bench -p spand-confine --bench cost
+
+.PHONY: bench-advice
+bench-advice: packages ## How long an application waits for a start with 10,000 networks, in process and over the socket, beside a bare echo
+	$(CARGO) run --release -p spand-tests --bin advice-bench -- $(ARGS)
 
 .PHONY: push-bench
 push-bench: packages ## From a SYN to the update at 100 subscribers: the 99th percentile

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod accuracy;
 pub mod advised;
+pub mod applications;
 pub mod attacks;
 pub mod benefit;
 pub mod cases;

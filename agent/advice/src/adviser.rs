@@ -255,24 +255,25 @@ impl Inner {
     fn write(&self, lines: &Receiver<ToAgent>) {
         while let Ok(line) = lines.recv() {
             let is_last = self.stopped.load(Ordering::Relaxed);
-            let waiting = std::iter::from_fn(|| lines.try_recv().ok()).filter(|_| is_last);
-            for line in std::iter::once(line).chain(waiting) {
-                if self.write_one(&line).is_none() {
-                    self.lost.fetch_add(1, Ordering::Relaxed);
-                    if is_last {
-                        return;
-                    }
-                }
+            if !self.write_one(&line) && is_last {
+                return;
             }
             if is_last {
+                // What waits is written, where the agent takes it.
+                while lines.try_recv().is_ok_and(|line| self.write_one(&line)) {}
                 return;
             }
         }
     }
 
-    fn write_one(&self, line: &ToAgent) -> Option<()> {
-        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.try_clone().ok()?;
-        write_line(&stream, line)
+    /// Whether the agent took the line.
+    fn write_one(&self, line: &ToAgent) -> bool {
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(UnixStream::try_clone);
+        let written = stream.and_then(Result::ok).is_some_and(|stream| write_line(&stream, line).is_some());
+        if !written {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        written
     }
 }
 

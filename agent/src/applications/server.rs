@@ -327,6 +327,9 @@ impl Application<'_> {
         let whole = Ended { local: ended.local, ..answer.report(question, &outcome, ended.goes_on) };
         if !ended.goes_on {
             self.starts.of.remove(&id);
+        } else if flight.is_none_or(|(sent, lost)| lost <= sent / 2) {
+            // Released alone: the gateway counts what arrived once, with the connection.
+            return;
         }
         self.hear(Heard::Ended(Box::new(whole)));
     }

@@ -212,6 +212,9 @@ fn a_client_without_a_table_has_single_starts_of_the_same_budget() {
     };
     // Half of the lease is the kernel's.
     assert_eq!([start(1), start(2)], [Some(40), Some(10)]);
+    let flight = r#""goes_on":true,"first_flight_sent_segments":40,"first_flight_lost_segments""#;
+    client.send(&format!(r#"{{"ended":{{"id":1,{flight}:20}}}}"#));
+    client.send(&format!(r#"{{"ended":{{"id":2,{flight}:21}}}}"#));
     client.send(r#"{"ended":{"id":1,"acknowledged_bytes":90000,"new_field":1}}"#);
     client.send(r#"{"start":{"id":3,"destination":"192.0.2.1:443","rtt_us":41000}}"#);
     let Some(ToApplication::Started(third)) = client.next() else { panic!("no answer") };
@@ -224,8 +227,11 @@ fn a_client_without_a_table_has_single_starts_of_the_same_budget() {
         .into_iter()
         .filter_map(|heard| if let Heard::Ended(e) = heard { Some(e) } else { None })
         .collect();
-    assert_eq!(reports.len(), 1);
-    assert_eq!((reports[0].advised_segments, reports[0].arm), (Some(40), Some(Arm::Advised)));
+    let sent =
+        reports.iter().map(|report| (report.goes_on, report.advised_segments, report.outcome.acknowledged_bytes));
+    let expected = [(true, Some(10), 0), (false, Some(40), 90_000)];
+    assert_eq!(sent.collect::<Vec<_>>(), expected, "a first flight that arrived is no report");
+    assert!(reports.iter().all(|report| report.arm == Some(Arm::Advised)));
     let status = bench.applications.status();
     assert_eq!((status.starts, status.advised, status.connected), (4, 3, vec!["plain".to_owned()]));
 }
