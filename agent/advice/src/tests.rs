@@ -267,3 +267,28 @@ fn an_application_has_advice_while_the_agent_lives_and_plain_starts_else() {
     until("silence is an end", || adviser.start(&to("192.0.2.1")).start() == Err(Reason::AgentGone));
     assert!(silent.elapsed() < crate::SILENCE + Duration::from_secs(2), "{:?}", silent.elapsed());
 }
+
+#[test]
+fn what_was_reported_is_written_before_the_last_handle_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("applications.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let adviser = Adviser::connect(&socket, "test");
+    let mut agent = Agent::accept(&listener);
+    until("the settings arrive", || adviser.is_ready());
+    for bytes in 0..1_000 {
+        adviser.start(&to("192.0.2.1")).report(&Outcome { acknowledged_bytes: bytes, ..Outcome::default() });
+    }
+    let lost = adviser.lost();
+    let ends = std::thread::spawn(move || drop(adviser));
+    let mut reports = Vec::new();
+    let mut line = String::new();
+    while agent.lines.read_line(&mut line).unwrap() > 0 {
+        if let ToAgent::Ended(ended) = serde_json::from_str(&line).unwrap() {
+            reports.push(ended.outcome.acknowledged_bytes);
+        }
+        line.clear();
+    }
+    ends.join().unwrap();
+    assert_eq!((reports, lost), ((0..1_000).collect(), 0));
+}
