@@ -116,7 +116,7 @@ impl NetworkTable {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let by_wire = entry.by_wire(now, &self.config, self.rules.in_force);
         if by_wire.is_ok() {
-            entry.reported = None;
+            entry.forget_reports(self.sharing.is_some());
         }
         let estimate = by_wire.or_else(|why| entry.by_reports(now, &self.config, self.rules.in_force).map_err(|_| why));
         let event = self.consider_estimate(slot, estimate, now);
@@ -180,7 +180,7 @@ impl NetworkTable {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let was_own = !entry.record.buckets.is_empty();
         entry.record.drop_aged(now, &self.config);
-        entry.drop_aged_reports(now, &self.config);
+        entry.drop_aged_reports(now, &self.config, self.sharing.is_some());
         if entry.traffic.drop_aged(now, &self.config) {
             self.note_change(slot);
         }

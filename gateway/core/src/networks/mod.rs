@@ -107,10 +107,8 @@ struct Entry {
     changed: bool,
     /// Bytes of its record's samples, and of what other gateways saw, as accounted for.
     held: u32,
-    /// Where it is shared with other gateways.
+    /// Where it is shared with other gateways, or hosts reported it: beside the rest, since most networks are neither.
     shared: Option<Box<SharedEntry>>,
-    /// What hosts reported, while the wire gives no estimate.
-    reported: Option<Box<NetworkRecord>>,
 }
 
 impl NetworkTable {
@@ -490,7 +488,6 @@ impl Entry {
             changed: false,
             held: 0,
             shared: None,
-            reported: None,
         }
     }
 
@@ -501,12 +498,12 @@ impl Entry {
 
     /// What estimates are made of, by the wire and by reports.
     fn records(&self) -> impl Iterator<Item = &NetworkRecord> {
-        [Some(self.evaluated()), self.reported.as_deref()].into_iter().flatten()
+        [Some(self.evaluated()), self.reported()].into_iter().flatten()
     }
 
     /// Whether nothing is left in its window.
     fn is_empty(&self) -> bool {
-        self.record.buckets.is_empty() && self.traffic.is_empty() && !self.has_foreign() && self.reported.is_none()
+        self.record.buckets.is_empty() && self.traffic.is_empty() && !self.has_foreign() && self.reported().is_none()
     }
 
     /// What its window says at `now` by the wire: by packets that this gateway or others saw.

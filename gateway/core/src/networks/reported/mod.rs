@@ -17,10 +17,12 @@ use strum::VariantArray;
 
 use self::claim::Claim;
 pub use self::claim::{ReportRefused, ReportedConnection};
+use super::share::SharedEntry;
 use super::{Entry, NetworkTable};
 use crate::config::WindowConfig;
 use crate::estimate::{self, Counts, Known, NoEstimate, Rule};
 use crate::hash::SeededState;
+use crate::mem::boxed;
 use crate::sharing::Pseudonyms;
 use crate::types::{ConnectionId, Phase, RttSum, SampleReason, WindowSample};
 use crate::window::bucket::Contribution;
@@ -128,11 +130,12 @@ impl NetworkTable {
         self.dirty = true;
         let (config, rule) = (&self.config, self.rules.in_force);
         let entry = self.slots.get_mut(slot).ok_or(ReportRefused::NoRoom)?;
-        if entry.reported.is_none() && entry.announced.is_some() {
+        if entry.reported().is_none() && entry.announced.is_some() {
             return Err(ReportRefused::Wire);
         }
-        let mut record = entry.reported.take().unwrap_or_else(|| Box::new(NetworkRecord::new(config.bucket)));
-        let room = has_room(&record, sample, config);
+        let reported = &mut entry.shared.get_or_insert_default().reported;
+        let record = reported.get_or_insert_with(|| Box::new(NetworkRecord::new(config.bucket)));
+        let room = has_room(record, sample, config);
         let is_new_bucket = room.is_ok() && record.is_new_bucket(sample.at);
         let shares = room.map(|()| {
             let sample = match sample.reason {
@@ -144,7 +147,7 @@ impl NetworkTable {
             let admitted = if sample.reason.is_lower_bound() {
                 sample.window
             } else {
-                let admitted = rule.admit(&sample, &known(&record, &sample, config, rule));
+                let admitted = rule.admit(&sample, &known(record, &sample, config, rule));
                 record.raised = if admitted.raised { Some(sample.at) } else { record.raised };
                 admitted.window
             };
@@ -152,7 +155,6 @@ impl NetworkTable {
             record.add(&sample, admitted, config)
         });
         entry.has_new_samples |= shares.is_ok();
-        entry.reported = Some(record);
         if is_new_bucket {
             self.slots.touch(slot);
         }
@@ -254,31 +256,45 @@ impl Entry {
         config: &WindowConfig,
         rule: &dyn Rule,
     ) -> Result<Estimate, NoEstimate> {
-        let record = self.reported.as_deref().ok_or(NoEstimate::TooFewSamples)?;
+        let record = self.reported().ok_or(NoEstimate::TooFewSamples)?;
         estimate_of(record, self.network, now, config, rule)
     }
 
     /// What reports show in the window at `now`; `None` where there are none.
     pub(super) fn reported_view(&self, now: Timestamp, config: &WindowConfig) -> Option<ReportedView> {
-        let record = self.reported.as_deref()?;
+        let record = self.reported()?;
         let counts = Counts::of(record.slice(now, config));
         let samples = counts.samples.saturating_add(counts.lower_bounds);
         let newest = record.newest.unwrap_or_default();
         (samples > 0).then(|| ReportedView { samples, hosts: hosts(record, now, config), newest, in_force: false })
     }
 
+    /// What hosts reported.
+    pub(super) fn reported(&self) -> Option<&NetworkRecord> {
+        self.shared.as_ref()?.reported.as_deref()
+    }
+
     /// Heap memory of what was reported.
     pub(super) fn reported_bytes(&self) -> usize {
-        self.reported.as_ref().map_or(0, |record| crate::mem::boxed::<NetworkRecord>() + record.held_bytes())
+        let each = boxed::<SharedEntry>() + boxed::<NetworkRecord>();
+        self.reported().map_or(0, |record| each + record.held_bytes())
     }
 
     /// Drops what is older than the window at `now`.
-    pub(super) fn drop_aged_reports(&mut self, now: Timestamp, config: &WindowConfig) {
-        if let Some(record) = &mut self.reported {
-            record.drop_aged(now, config);
-            if record.buckets.is_empty() {
-                self.reported = None;
-            }
+    pub(super) fn drop_aged_reports(&mut self, now: Timestamp, config: &WindowConfig, is_shared: bool) {
+        let Some(record) = self.shared.as_mut().and_then(|shared| shared.reported.as_mut()) else { return };
+        record.drop_aged(now, config);
+        if record.buckets.is_empty() {
+            self.forget_reports(is_shared);
+        }
+    }
+
+    /// Drops what was reported. `is_shared`: the table shares with those of other gateways.
+    pub(super) fn forget_reports(&mut self, is_shared: bool) {
+        if !is_shared {
+            self.shared = None;
+        } else if let Some(shared) = &mut self.shared {
+            shared.reported = None;
         }
     }
 }
