@@ -21,7 +21,7 @@ use spand_gateway::store::{
 };
 use spand_proto::comparison::Comparison;
 use spand_proto::network::Network;
-use spand_proto::report::{Arm, ConnectionReport};
+use spand_proto::report::{Arm, ConnectionReport, Transport};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
 
 #[derive(Arbitrary, Debug)]
@@ -243,6 +243,10 @@ fn transfer(n: u8, ms: u16) -> ConnectionReport {
         advised: None,
         refusal: None,
         paused: n == 99,
+        transport: Transport::Tcp,
+        loss_window: None,
+        congestion_events: 0,
+        ended_in_slow_start: None,
     }
 }
 

@@ -23,7 +23,7 @@ use spand_proto::made_up;
 use spand_proto::network::Network;
 use spand_proto::no_estimate::Outcomes;
 use spand_proto::push::{AgentDescription, ApplyMethod, Subscription as Wish};
-use spand_proto::report::{Arm, ConnectionReport, PushCount, Report};
+use spand_proto::report::{Arm, ConnectionReport, PushCount, Report, Transport};
 use spand_proto::start::{Mode, RefusalReason};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 use strum::VariantArray;
@@ -160,6 +160,7 @@ fn poor() -> NetworkView {
         parallel: 0,
         parallel_at_samples: 0,
         parallel_here: 0,
+        reported: None,
         followed: SampleRate::ALL,
         outcomes: Outcomes::default(),
         traffic: NetworkTraffic::default(),
@@ -227,6 +228,10 @@ fn report() -> Report {
         advised: (n % 2 == 0).then_some(Segments(20)),
         refusal: (n % 7 == 0).then_some(RefusalReason::RttMismatch),
         paused: false,
+        transport: Transport::Tcp,
+        loss_window: None,
+        congestion_events: 0,
+        ended_in_slow_start: None,
     };
     Report {
         host_name: host_name(),

@@ -67,6 +67,25 @@ pub struct ConnectionReport {
     pub refusal: Option<RefusalReason>,
     /// Whether advice was paused at some time between the connection's handshake and this; it then has no arm.
     pub paused: bool,
+    /// What carried it.
+    pub transport: Transport,
+    /// The congestion window just before the last congestion event that began in congestion avoidance reduced it; `None` where none
+    /// began there, or where the sender cannot tell slow start from congestion avoidance and had no event before.
+    pub loss_window: Option<Bytes>,
+    /// Congestion events: losses and ECN marks that began a recovery period (RFC 9002), in slow start and in congestion avoidance.
+    pub congestion_events: u32,
+    /// Whether the sender was in slow start at the end; `None` where that is not known.
+    pub ended_in_slow_start: Option<bool>,
+}
+
+/// What carries a connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Transport {
+    /// TCP, whose windows the gateway takes from the wire.
+    #[default]
+    Tcp,
+    /// QUIC, which shows its windows in reports alone.
+    Quic,
 }
 
 impl ConnectionReport {

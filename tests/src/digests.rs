@@ -281,7 +281,9 @@ impl Watch<'_> {
     fn state(&mut self, engines: &mut [Engine], run: Run, now: Timestamp) -> Result<()> {
         for engine in engines {
             for network in engine.networks(now) {
-                self.note(&network)?;
+                // A replay has no reports, and what was recorded is older than they are.
+                let text = format!("{network:?}").replace(", reported: None", "");
+                self.note(&format_args!("{text}"))?;
             }
             if run == Run::Rules {
                 for cell in engine.take_cells() {

@@ -77,7 +77,8 @@ impl Partition {
         }
     }
 
-    fn owner_of(&self, address: IpAddr) -> u32 {
+    /// The engine that the network of `address` belongs to.
+    pub fn owner_of(&self, address: IpAddr) -> u32 {
         self.owner(self.prefixes.network_of(address))
     }
 

@@ -8,7 +8,7 @@ use spand_core::engine::MemoryNeed;
 use super::{Config, mib};
 use crate::names::Names;
 use crate::publisher::{PublisherNeed, bytes_of_others};
-use crate::run::queue_bytes;
+use crate::run::{queue_bytes, reported_bytes};
 use crate::sharing;
 use crate::store::StoreWriter;
 
@@ -81,6 +81,7 @@ impl Memory {
             ("gRPC connections", api.grpc_bytes(), "api.grpc_connections, api.request_kib"),
             ("HTTP connections", api.http_bytes(), "api.http_connections"),
             ("reports", api.reports_bytes(), "api.reporting_hosts"),
+            ("reports that wait for engines", reported_bytes(threads), "engine.threads"),
             ("other gateways", shared, "share.servers, engine.threads, publish.leased_networks, .subscribers"),
             ("store", store, "store.waiting_mib, api.reporting_hosts"),
             ("the program itself", BASE_BYTES, "fixed"),

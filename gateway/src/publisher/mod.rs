@@ -39,9 +39,10 @@ mod write;
 
 use std::hash::RandomState;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
+use spand_core::networks::reported::ReportedConnection;
 use tokio::sync::Notify;
 
 use self::cluster::Cluster;
@@ -82,6 +83,8 @@ struct Shared {
     cluster: Cluster,
     /// Distinguishes the hosts that report.
     hosts: RandomState,
+    /// Passes the report of a QUIC connection to the engine of its network, where there is room for it.
+    to_engines: OnceLock<Box<dyn Fn(ReportedConnection) -> bool + Send + Sync>>,
     pace: Pace,
     /// One for each engine.
     engines: RwLock<Vec<EngineStatus>>,
@@ -105,6 +108,7 @@ impl Published {
             config,
             clock: Box::new(clock),
             hosts: RandomState::new(),
+            to_engines: OnceLock::new(),
             pace: Pace::new(measures.pace_unused.clone()),
             engines: RwLock::default(),
             captures: RwLock::default(),

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use spand_capture::Backend;
 use spand_core::counters::Counters;
 use spand_core::mem::MemoryUse;
+use spand_core::networks::reported::ReportCounts;
 use spand_proto::units::Timestamp;
 use strum::{IntoStaticStr, VariantArray};
 
@@ -16,6 +17,8 @@ pub struct EngineStatus {
     pub shard: usize,
     /// Everything counted since the start.
     pub counters: Counters,
+    /// What became of the reports of QUIC connections.
+    pub reports: ReportCounts,
     /// Connections in the flow table.
     pub connections: usize,
     /// Networks in the table, including aged ones that were not evaluated since.
@@ -40,6 +43,7 @@ impl EngineStatus {
         let mut total = Self::default();
         for engine in engines {
             total.counters.add(&engine.counters);
+            total.reports.add(&engine.reports);
             total.connections += engine.connections;
             total.networks += engine.networks;
             total.oldest = [total.oldest, engine.oldest].into_iter().flatten().min();

@@ -5,12 +5,14 @@ use std::hash::BuildHasher;
 
 use spand_core::event::{Event, StartImminent};
 use spand_core::networks::Withdrawal;
+use spand_core::networks::reported::ReportedConnection;
 use spand_core::networks::view::NetworkView;
 use spand_core::service::ServiceSize;
 use spand_core::shard::Partition;
 use spand_core::sharing::Notice;
 use spand_proto::network::Network;
 use spand_proto::push::WithdrawalReason;
+use spand_proto::report::ConnectionReport;
 
 use super::change::{Change, not_published, withdrawal_reason};
 use super::insight::Kind;
@@ -187,6 +189,25 @@ impl Published {
         self.shared.insight.changed();
         self.shared.outbound.lock().gather.replaced();
         self.shared.changed.notify_one();
+    }
+
+    /// Where reports of QUIC connections go from now on. Once.
+    pub(crate) fn pass_reports_to(&self, engines: impl Fn(ReportedConnection) -> bool + Send + Sync + 'static) {
+        drop(self.shared.to_engines.set(Box::new(engines)));
+    }
+
+    /// Passes a client's reports of QUIC connections to the engines of their networks: whether there was room for each, in order.
+    pub(crate) fn pass_reports<'a>(
+        &'a self,
+        client: &Client,
+        reports: impl Iterator<Item = &'a ConnectionReport> + 'a,
+    ) -> impl Iterator<Item = bool> + 'a {
+        let (reporter, arrived) = (self.shared.hosts.hash_one(client), self.now());
+        let engines = self.shared.to_engines.get();
+        reports.map(move |report| {
+            let reported = ReportedConnection { reporter, arrived, report: *report };
+            engines.is_some_and(|engines| engines(reported))
+        })
     }
 
     /// Takes a client's reports of advised first flights; the consequences are advertised at once. A few, since each lock is held for all of

@@ -3,6 +3,7 @@
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sizes and times of transfers")]
 
 use super::*;
+use crate::report::Transport;
 use crate::units::Segments;
 
 /// Numbers that are the same at every run (`SplitMix64`, Steele, Lea and Flood 2014).
@@ -47,6 +48,10 @@ fn transfer(arm: Arm, size: f64, ms: f64) -> ConnectionReport {
         advised: None,
         refusal: None,
         paused: false,
+        transport: Transport::Tcp,
+        loss_window: None,
+        congestion_events: 0,
+        ended_in_slow_start: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::contract::{ContractVersion, HostName};
 use crate::push::PauseState;
 use crate::report::{
-    Arm, ConnectionReport, FirstFlightLoss, LimitedBy, MAX_CONNECTIONS, PushCount, Report, ReportReceipt,
+    Arm, ConnectionReport, FirstFlightLoss, LimitedBy, MAX_CONNECTIONS, PushCount, Report, ReportReceipt, Transport,
 };
 use crate::start::RefusalReason;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
@@ -13,6 +13,7 @@ use super::{WireError, counted, entries, out_of_range, rtt, same_names, segments
 
 same_names!(LimitedBy, v1::LimitedBy, Window, Receiver, Application);
 same_names!(Arm, v1::Arm, Advised, Control);
+same_names!(Transport, v1::Transport, Tcp, Quic);
 
 impl From<&Report> for v1::ReportRequest {
     fn from(report: &Report) -> Self {
@@ -84,6 +85,10 @@ impl From<&ConnectionReport> for v1::ConnectionReport {
             advised_segments: report.advised.map(|window| window.0),
             refusal: report.refusal.map_or(v1::RefusalReason::Unspecified as i32, RefusalReason::to_wire),
             paused: report.paused,
+            transport: report.transport.to_wire(),
+            loss_window_bytes: report.loss_window.map(|window| window.0),
+            congestion_events: report.congestion_events,
+            ended_in_slow_start: report.ended_in_slow_start,
         }
     }
 }
@@ -116,6 +121,10 @@ impl TryFrom<v1::ConnectionReport> for ConnectionReport {
             advised: message.advised_segments.map(|count| segments(count, "advised_segments")).transpose()?,
             refusal: RefusalReason::from_wire(message.refusal, "refusal")?,
             paused: message.paused,
+            transport: Transport::from_wire(message.transport, "transport")?.unwrap_or_default(),
+            loss_window: message.loss_window_bytes.map(Bytes),
+            congestion_events: message.congestion_events,
+            ended_in_slow_start: message.ended_in_slow_start,
         })
     }
 }

@@ -146,6 +146,8 @@ pub(super) const COUNTS: &[&str] = &[
     "renewals",
     "replicas",
     "replicas_current",
+    "reported_hosts",
+    "reported_samples",
     "resyncs",
     "retransmitted_packets",
     "retreats",

@@ -139,6 +139,7 @@ fn view(n: u32) -> NetworkView {
         parallel: 0,
         parallel_at_samples: 0,
         parallel_here: 0,
+        reported: None,
         followed: SampleRate::ALL,
         outcomes: Outcomes::default(),
         traffic: NetworkTraffic::default(),

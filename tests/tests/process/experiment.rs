@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use spand_proto::report::{Arm, ConnectionReport, PushCount, Report};
+use spand_proto::report::{Arm, ConnectionReport, PushCount, Report, Transport};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
 use spand_proto::v1::ReportRequest;
 use spand_proto::v1::spand_client::SpandClient;
@@ -97,6 +97,10 @@ fn batch_of(batch: u64) -> Result<Report> {
         advised: None,
         refusal: None,
         paused: false,
+        transport: Transport::Tcp,
+        loss_window: None,
+        congestion_events: 0,
+        ended_in_slow_start: None,
     };
     Ok(Report {
         host_name: "web-1".to_owned().try_into()?,

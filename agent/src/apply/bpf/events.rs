@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBufferBuilder};
 use spand_proto::operator::Failure;
-use spand_proto::report::{Arm, ConnectionReport, FirstFlightLoss, LimitedBy};
+use spand_proto::report::{Arm, ConnectionReport, FirstFlightLoss, LimitedBy, Transport};
 use spand_proto::units::{Bytes, Micros, Segments};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -134,6 +134,10 @@ fn ended_of(event: Event) -> Ended {
         advised: (event.granted > 0).then_some(Segments(event.granted)),
         refusal: networks::reason(event.refusal).filter(|_| !event.paused),
         paused: event.paused,
+        transport: Transport::Tcp,
+        loss_window: None,
+        congestion_events: 0,
+        ended_in_slow_start: None,
     };
     Ended { report, at: Instant::now(), urgent: event.first_flight_loss }
 }

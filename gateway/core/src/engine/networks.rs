@@ -6,9 +6,10 @@ use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
-use super::Engine;
+use super::{Engine, LATEST};
 use crate::counters::Ignored;
 use crate::flow::sink::FlowSink;
+use crate::networks::reported::{ReportCounts, ReportRefused, ReportedConnection};
 use crate::networks::view::NetworkView;
 use crate::networks::{NetworkTable, SharingCounts};
 use crate::types::{
@@ -154,6 +155,29 @@ impl Engine {
             return Err(CellRefused::NotANetwork);
         }
         self.networks.take_cell(network, cell, now.max(self.now))
+    }
+
+    /// Takes the report of a connection that ended to a network of this engine; `now` by the clock that stamps frames. Take the events
+    /// afterwards.
+    ///
+    /// # Errors
+    ///
+    /// Why it gives no sample; counted.
+    pub fn take_reported(&mut self, reported: &ReportedConnection, now: Timestamp) -> Result<(), ReportRefused> {
+        let network = self.prefixes.network_of(reported.report.remote.ip());
+        let outcome = if self.part.owns(|| network) {
+            self.networks.take_reported(network, reported, now.min(LATEST).max(self.now))
+        } else {
+            Err(ReportRefused::NotANetwork)
+        };
+        self.networks.count_report(outcome);
+        self.take_network_events();
+        outcome
+    }
+
+    /// What became of reports.
+    pub fn report_counts(&self) -> &ReportCounts {
+        self.networks.report_counts()
     }
 
     /// What became of cells; `None` where the engine does not share.

@@ -113,8 +113,12 @@ impl NetworkTable {
     /// Evaluates a network and announces the result.
     pub(super) fn evaluate(&mut self, slot: Slot, now: Timestamp) {
         self.renew_merged(slot, now);
-        let Some(entry) = self.slots.get(slot) else { return };
-        let estimate = entry.estimate(now, &self.config, self.rules.in_force);
+        let Some(entry) = self.slots.get_mut(slot) else { return };
+        let by_wire = entry.by_wire(now, &self.config, self.rules.in_force);
+        if by_wire.is_ok() {
+            entry.forget_reports(self.sharing.is_some());
+        }
+        let estimate = by_wire.or_else(|why| entry.by_reports(now, &self.config, self.rules.in_force).map_err(|_| why));
         let event = self.consider_estimate(slot, estimate, now);
         self.events.extend(event);
     }
@@ -176,6 +180,7 @@ impl NetworkTable {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let was_own = !entry.record.buckets.is_empty();
         entry.record.drop_aged(now, &self.config);
+        entry.drop_aged_reports(now, &self.config, self.sharing.is_some());
         if entry.traffic.drop_aged(now, &self.config) {
             self.note_change(slot);
         }
@@ -185,7 +190,7 @@ impl NetworkTable {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let due = entry.due(&self.config).filter(|due| *due > now);
         let look = entry.considered.map(|at| at.after(entry.sample_look())).filter(|look| *look > now);
-        if entry.record.buckets.is_empty() && entry.traffic.is_empty() && !entry.has_foreign() {
+        if entry.is_empty() {
             self.remove(slot, Withdrawal::Expired);
         } else if let (Some(due), Some(look)) = (due, look) {
             // It waited for an evaluation of its samples, and was evaluated meanwhile.
@@ -233,12 +238,12 @@ impl Entry {
     }
 
     fn has_samples(&self, now: Timestamp, config: &WindowConfig) -> bool {
-        self.evaluated().slice(now, config).contributions.iter().any(|contribution| contribution.samples > 0)
+        self.records().any(|record| record.slice(now, config).contributions.iter().any(|part| part.samples > 0))
     }
 
     /// Shortest time between two evaluations for samples.
     pub(super) fn sample_look(&self) -> Micros {
-        let contributions = u64::try_from(self.evaluated().contributions.len()).unwrap_or(u64::MAX);
+        let contributions = self.records().map(|record| record.contributions.len() as u64).sum();
         SAMPLE_LOOK.max(Micros(CONTRIBUTION_LOOK.0.saturating_mul(contributions)))
     }
 
@@ -247,9 +252,10 @@ impl Entry {
         let refresh =
             self.announced.filter(|_| self.has_new_samples).map(|announced| announced.at.after(config.refresh));
         // Just after the age limit, at which an estimate still holds.
-        let record = self.evaluated();
-        let expires = record.newest_sample.map(|newest| newest.after(config.max_age).after(Micros(1)));
-        let expires = expires.filter(|_| self.announced.is_some());
-        [record.next_aged(config), self.traffic.next_aged(config), refresh, expires].into_iter().flatten().min()
+        let of_records = self.records().flat_map(|record| {
+            let expires = record.newest_sample.map(|newest| newest.after(config.max_age).after(Micros(1)));
+            [record.next_aged(config), expires.filter(|_| self.announced.is_some())]
+        });
+        of_records.chain([self.traffic.next_aged(config), refresh]).flatten().min()
     }
 }

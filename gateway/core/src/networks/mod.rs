@@ -9,6 +9,7 @@ mod changes;
 mod handover;
 mod parallel;
 mod recent;
+pub mod reported;
 mod share;
 mod slots;
 #[cfg(test)]
@@ -30,11 +31,12 @@ use self::announce::Announced;
 pub use self::announce::{NetworkEvent, Withdrawal};
 use self::changes::Changes;
 use self::recent::Recent;
+use self::reported::ReportCounts;
 pub use self::share::{Outliers, SeenByBoth, SharingCounts};
 use self::share::{SharedEntry, TableSharing};
 use self::slots::{Slot, Slots};
 use self::traffic::TrafficRing;
-use self::view::{NetworkView, Rules};
+use self::view::Rules;
 use crate::config::{Limits, WindowConfig};
 use crate::counters::Ignored;
 use crate::estimate::{self, Known, NoEstimate, Rule};
@@ -72,6 +74,8 @@ pub struct NetworkTable {
     dirty: bool,
     memory: Account,
     sharing: Option<Box<TableSharing>>,
+    hash_seed: u64,
+    reports: ReportCounts,
 }
 
 /// What is kept of senders under way.
@@ -103,7 +107,7 @@ struct Entry {
     changed: bool,
     /// Bytes of its record's samples, and of what other gateways saw, as accounted for.
     held: u32,
-    /// Where it is shared with other gateways.
+    /// Where it is shared with other gateways, or hosts reported it: beside the rest, since most networks are neither.
     shared: Option<Box<SharedEntry>>,
 }
 
@@ -136,6 +140,8 @@ impl NetworkTable {
             dirty: false,
             memory: Account::up_to(usize::MAX),
             sharing: None,
+            hash_seed,
+            reports: ReportCounts::default(),
         }
     }
 
@@ -355,56 +361,6 @@ impl NetworkTable {
         self.recent.dropped()
     }
 
-    /// The estimate of a network at `now`.
-    pub fn estimate(&self, network: Network, now: Timestamp) -> Option<Estimate> {
-        let entry = self.slots.find(network).and_then(|slot| self.slots.get(slot))?;
-        let record = self.evaluated(entry, now);
-        let known = (record.as_ref(), entry.live(now));
-        let estimate = estimate::estimate(network, known, now, &self.config, self.rules.in_force).ok()?;
-        Some(entry.bounded(estimate, now, &self.config, self.rules.in_force))
-    }
-
-    /// The view of a network at `now`; `None` if the window has nothing of it.
-    pub fn view(&self, network: Network, now: Timestamp) -> Option<NetworkView> {
-        let entry = self.slots.find(network).and_then(|slot| self.slots.get(slot))?;
-        self.view_of(entry, now)
-    }
-
-    /// The view of every network at `now`, in order of prefix.
-    pub fn views(&self, now: Timestamp) -> Vec<NetworkView> {
-        let mut views: Vec<_> = self.slots.entries().filter_map(|entry| self.view_of(entry, now)).collect();
-        views.sort_by_key(|view| view.network);
-        views
-    }
-
-    fn view_of(&self, entry: &Entry, now: Timestamp) -> Option<NetworkView> {
-        let own = self.seen(entry, now);
-        let tap = self.sharing.as_ref().map(|sharing| sharing.own.tap);
-        let here = own.parallel.min(own.parallel_at_samples);
-        let alone = (own, here);
-        let seen = entry.foreign().zip(tap).map_or(alone, |(foreign, tap)| foreign.crowd(tap, own, now, &self.config));
-        let record = self.evaluated(entry, now);
-        let outcomes = entry.record.slice(now, &self.config).outcomes();
-        let (seen, here) = seen;
-        let traffic = entry.traffic.view(now, &self.config);
-        let view = NetworkView::of(
-            entry.network,
-            (&record, entry.live(now)),
-            (seen, here, outcomes, traffic),
-            now,
-            &self.config,
-            &self.rules,
-        )?;
-        Some(match view.estimate {
-            Some(estimate) => {
-                let estimate = entry.bounded(estimate, now, &self.config, self.rules.in_force);
-                let (rtt_min, rtt_mean) = (estimate.rtt_min, estimate.rtt_mean);
-                NetworkView { estimate: Some(estimate), rtt_min, rtt_mean, ..view }
-            }
-            None => view,
-        })
-    }
-
     /// Drops the networks that are not to be kept, with their samples; announced ones are withdrawn.
     pub(crate) fn drop_unless(&mut self, keep: impl Fn(Network) -> bool) -> usize {
         let gone = self.slots.entries().map(|entry| entry.network).filter(|network| !keep(*network));
@@ -494,7 +450,8 @@ impl NetworkTable {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let live = entry.live.as_ref().map_or(0, |live| live.held_bytes());
         let foreign = entry.foreign().map_or(0, Foreign::held_bytes);
-        let held = bytes(entry.record.held_bytes() + entry.traffic.held_bytes() + live + foreign);
+        let held =
+            bytes(entry.record.held_bytes() + entry.traffic.held_bytes() + live + foreign + entry.reported_bytes());
         if held == entry.held {
             return;
         }
@@ -539,8 +496,18 @@ impl Entry {
         self.foreign().map_or(&self.record, Foreign::merged)
     }
 
-    /// What its window says at `now`.
-    fn estimate(&self, now: Timestamp, config: &WindowConfig, rule: &dyn Rule) -> Result<Estimate, NoEstimate> {
+    /// What estimates are made of, by the wire and by reports.
+    fn records(&self) -> impl Iterator<Item = &NetworkRecord> {
+        [Some(self.evaluated()), self.reported()].into_iter().flatten()
+    }
+
+    /// Whether nothing is left in its window.
+    fn is_empty(&self) -> bool {
+        self.record.buckets.is_empty() && self.traffic.is_empty() && !self.has_foreign() && self.reported().is_none()
+    }
+
+    /// What its window says at `now` by the wire: by packets that this gateway or others saw.
+    fn by_wire(&self, now: Timestamp, config: &WindowConfig, rule: &dyn Rule) -> Result<Estimate, NoEstimate> {
         let estimate = estimate::estimate(self.network, (self.evaluated(), self.live(now)), now, config, rule)?;
         Ok(self.bounded(estimate, now, config, rule))
     }
@@ -563,7 +530,7 @@ impl Entry {
         if !sample.advised {
             return Known::default();
         }
-        let estimate = self.estimate(sample.at, config, rule).ok();
+        let estimate = self.by_wire(sample.at, config, rule).ok();
         Known {
             share: estimate.as_ref().map(|estimate| estimate.share),
             rtt: estimate.and_then(|estimate| estimate.rtt_mean),

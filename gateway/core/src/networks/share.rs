@@ -86,6 +86,8 @@ pub struct SeenByBoth {
 #[derive(Debug, Default)]
 pub(super) struct SharedEntry {
     pub(super) foreign: Option<Foreign>,
+    /// What hosts reported, while the wire gives no estimate.
+    pub(super) reported: Option<Box<NetworkRecord>>,
     /// The newest bucket that is closed, and the hash of its cell where that left.
     closed: Option<(u64, Option<u64>)>,
     /// When a cell of an open bucket left last.

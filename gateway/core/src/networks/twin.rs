@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spand_proto::units::{Bytes, Micros, Window};
 
+use super::view::NetworkView;
 use super::*;
 use crate::estimate::NoEstimate;
 use crate::flow::pending::PendingStats;

@@ -7,7 +7,9 @@ use spand_proto::network::Network;
 use spand_proto::no_estimate::{Explanation, Outcomes, Reason};
 use spand_proto::units::{Micros, Timestamp};
 
+use super::reported::ReportedView;
 use super::traffic::NetworkTraffic;
+use super::{Entry, NetworkTable};
 use crate::config::WindowConfig;
 use crate::estimate::{self, Compared, Counts, NoEstimate, Rule};
 use crate::types::{Flows, LimitCounts, SampleRate};
@@ -65,6 +67,8 @@ pub struct NetworkView {
     pub compared: Vec<Compared>,
     /// When the newest sample, lower bound or round-trip time came.
     pub newest: Option<Timestamp>,
+    /// What hosts reported of QUIC connections, in none of the counts above; kept while the wire gives no estimate.
+    pub reported: Option<ReportedView>,
 }
 
 impl NetworkView {
@@ -72,13 +76,13 @@ impl NetworkView {
     pub(super) fn of(
         network: Network,
         (record, live): (&NetworkRecord, LiveView<'_>),
-        (seen, parallel_here, outcomes, traffic): (Seen, u32, Outcomes, NetworkTraffic),
+        (seen, parallel_here, outcomes, traffic, reported): (Seen, u32, Outcomes, NetworkTraffic, Option<ReportedView>),
         now: Timestamp,
         config: &WindowConfig,
         rules: &Rules,
     ) -> Option<Self> {
         let slice = record.slice(now, config);
-        if slice.buckets.is_empty() && traffic.window == Flows::default() {
+        if slice.buckets.is_empty() && traffic.window == Flows::default() && reported.is_none() {
             return None;
         }
         let counts = Counts::of(slice);
@@ -106,7 +110,8 @@ impl NetworkView {
             traffic,
             needed: (config.min_samples, config.min_connections),
             compared: rules.compared.iter().map(|kind| Compared::of(*kind, slice, live, now)).collect(),
-            newest: record.newest,
+            newest: record.newest.max(reported.map(|reported| reported.newest)),
+            reported,
         })
     }
 
@@ -129,5 +134,67 @@ impl NetworkView {
     /// Time since the newest sample of any kind.
     pub fn age(&self, now: Timestamp) -> Option<Micros> {
         self.newest.map(|newest| now.since(newest))
+    }
+}
+
+impl NetworkTable {
+    /// The estimate of a network at `now`.
+    pub fn estimate(&self, network: Network, now: Timestamp) -> Option<Estimate> {
+        let entry = self.slots.find(network).and_then(|slot| self.slots.get(slot))?;
+        let record = self.evaluated(entry, now);
+        let known = (record.as_ref(), entry.live(now));
+        match estimate::estimate(network, known, now, &self.config, self.rules.in_force) {
+            Ok(estimate) => Some(entry.bounded(estimate, now, &self.config, self.rules.in_force)),
+            Err(_) => entry.by_reports(now, &self.config, self.rules.in_force).ok(),
+        }
+    }
+
+    /// The view of a network at `now`; `None` if the window has nothing of it.
+    pub fn view(&self, network: Network, now: Timestamp) -> Option<NetworkView> {
+        let entry = self.slots.find(network).and_then(|slot| self.slots.get(slot))?;
+        self.view_of(entry, now)
+    }
+
+    /// The view of every network at `now`, in order of prefix.
+    pub fn views(&self, now: Timestamp) -> Vec<NetworkView> {
+        let mut views: Vec<_> = self.slots.entries().filter_map(|entry| self.view_of(entry, now)).collect();
+        views.sort_by_key(|view| view.network);
+        views
+    }
+
+    /// The view of an entry at `now`; `None` if the window has nothing of it.
+    pub(super) fn view_of(&self, entry: &Entry, now: Timestamp) -> Option<NetworkView> {
+        let own = self.seen(entry, now);
+        let tap = self.sharing.as_ref().map(|sharing| sharing.own.tap);
+        let here = own.parallel.min(own.parallel_at_samples);
+        let alone = (own, here);
+        let seen = entry.foreign().zip(tap).map_or(alone, |(foreign, tap)| foreign.crowd(tap, own, now, &self.config));
+        let record = self.evaluated(entry, now);
+        let outcomes = entry.record.slice(now, &self.config).outcomes();
+        let (seen, here) = seen;
+        let traffic = entry.traffic.view(now, &self.config);
+        let reported = entry.reported_view(now, &self.config);
+        let view = NetworkView::of(
+            entry.network,
+            (&record, entry.live(now)),
+            (seen, here, outcomes, traffic, reported),
+            now,
+            &self.config,
+            &self.rules,
+        )?;
+        let by_wire = view.estimate.clone().map(|estimate| (estimate, view.reported));
+        let by_wire = by_wire
+            .map(|(estimate, reported)| (entry.bounded(estimate, now, &self.config, self.rules.in_force), reported));
+        let in_force = by_wire.or_else(|| {
+            let estimate = entry.by_reports(now, &self.config, self.rules.in_force).ok()?;
+            Some((estimate, view.reported.map(|reported| ReportedView { in_force: true, ..reported })))
+        });
+        Some(match in_force {
+            Some((estimate, reported)) => {
+                let (rtt_min, rtt_mean) = (estimate.rtt_min, estimate.rtt_mean);
+                NetworkView { estimate: Some(estimate), why_not: None, rtt_min, rtt_mean, reported, ..view }
+            }
+            None => view,
+        })
     }
 }

@@ -140,7 +140,7 @@ struct ArmDocument {
 
 #[cfg(test)]
 mod tests {
-    use spand_proto::report::Arm;
+    use spand_proto::report::{Arm, Transport};
     use spand_proto::units::{Bytes, Micros};
 
     use super::*;
@@ -164,6 +164,10 @@ mod tests {
             advised: None,
             refusal: None,
             paused: false,
+            transport: Transport::Tcp,
+            loss_window: None,
+            congestion_events: 0,
+            ended_in_slow_start: None,
         }
     }
 

@@ -38,6 +38,9 @@ pub(super) struct NetworkDocument {
     lower_bounds: u32,
     connections: u32,
     is_lower_bound: Option<bool>,
+    by_reports: bool,
+    reported_samples: u32,
+    reported_hosts: u32,
     loss_connections: Option<u32>,
     losses: u64,
     loss_window_bytes: Option<f64>,
@@ -76,6 +79,7 @@ impl NetworkDocument {
         let estimate = view.estimate.as_ref();
         let mss = estimate.map(|estimate| estimate.mss);
         let no_estimate = view.no_estimate();
+        let reported = view.reported.unwrap_or_default();
         Self {
             prefix: view.network.to_string(),
             named: names.of(view.network),
@@ -88,6 +92,9 @@ impl NetworkDocument {
             lower_bounds: view.lower_bounds,
             connections: view.connections,
             is_lower_bound: estimate.map(|estimate| estimate.is_lower_bound),
+            by_reports: reported.in_force,
+            reported_samples: reported.samples,
+            reported_hosts: reported.hosts,
             loss_connections: estimate.map(|estimate| estimate.loss_connections),
             losses: view.losses,
             loss_window_bytes: estimate.and_then(|estimate| Some(estimate.loss_window?.bytes())),

@@ -158,6 +158,7 @@ mod tests {
             parallel: 1,
             parallel_at_samples: 1,
             parallel_here: 1,
+            reported: None,
             followed: SampleRate::ALL,
             newest,
         }

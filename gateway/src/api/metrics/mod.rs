@@ -301,6 +301,8 @@ impl Register {
             measures.connections,
         );
         self.add("report_connections_ignored", "Reported connections that were ignored", measures.connections_ignored);
+        let help = "Reports of QUIC connections that had no room on their way to the engine";
+        self.add("report_samples_dropped", help, measures.samples_dropped);
         let help = "Hosts evicted from the table of reporting hosts";
         self.add("report_hosts_forgotten", help, measures.hosts_forgotten);
         let help = "Host names evicted because their certificate or address reported under too many names";

@@ -123,6 +123,13 @@ fn engine(scrape: &mut Scrape<'_>, engine: &EngineStatus) -> fmt::Result {
     let ignored =
         Ignored::VARIANTS.iter().map(|reason| ([("reason", reason.name().to_owned())], counters.ignored(*reason)));
     scrape.counters("engine_ignored", "Frames, segments, samples and events not used, by reason", ignored)?;
+    scrape.counter(
+        "engine_reported_samples",
+        "Samples and lower bounds taken from reports of QUIC connections",
+        engine.reports.taken,
+    )?;
+    let refused = engine.reports.refused().map(|(reason, count)| ([("reason", reason.name().to_owned())], count));
+    scrape.counters("engine_reports_refused", "Reports of QUIC connections that gave no sample, by reason", refused)?;
     let help = "Frames ignored as not_ip or not_tcp that hold a well-known protocol";
     let protocols = counters.other_protocols();
     let protocols = protocols.map(|(protocol, count)| ([("protocol", protocol.number.to_string())], count));

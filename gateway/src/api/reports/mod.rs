@@ -1,7 +1,8 @@
 //! What hosts report about their own connections: taken once each, and counted.
 //!
-//! Does not feed estimates: those come from the wire alone, where the control group is seen too. Losses in advised first
-//! flights hold advice back, and so do advised transfers that are slower than the control group's (`publisher::retreat`).
+//! Of TCP they feed no estimate: those come from the wire, where the control group is seen too. Those of QUIC go to the engine of their
+//! network (`spand_core::networks::reported`). Losses in advised first flights hold advice back, and so do advised transfers that are
+//! slower than the control group's (`publisher::retreat`).
 
 mod hosts;
 
@@ -15,7 +16,7 @@ use prometheus_client::metrics::family::Family;
 use spand_proto::comparison::{Difference, Place};
 use spand_proto::contract::HostName;
 use spand_proto::push::PauseState;
-use spand_proto::report::{Arm, ConnectionReport, FirstFlightLoss, PushCount, Report, ReportReceipt};
+use spand_proto::report::{Arm, ConnectionReport, FirstFlightLoss, PushCount, Report, ReportReceipt, Transport};
 use spand_proto::units::{Micros, Timestamp};
 use tokio::task::yield_now;
 
@@ -46,6 +47,7 @@ pub(super) struct ReportMeasures {
     pub(super) batches_repeated: Counter,
     pub(super) connections: Family<ConnectionLabels, Counter>,
     pub(super) connections_ignored: Counter,
+    pub(super) samples_dropped: Counter,
     pub(super) hosts_forgotten: Counter,
     pub(super) names_forgotten: Counter,
     pub(super) pushes: Family<PushLabels, Counter>,
@@ -162,10 +164,16 @@ impl Reports {
         let networks = published.networks_of(connections.iter().map(|connection| connection.remote.ip()));
         let now = published.now();
         let (mut talks, mut flights, mut transfers, mut accepted) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let is_quic = |connection: &&ConnectionReport| connection.transport == Transport::Quic;
+        let mut passed = published.pass_reports(client, connections.iter().filter(is_quic));
         for (connection, network) in connections.iter().zip(networks) {
+            let learnt = is_quic(&connection).then(|| passed.next().unwrap_or(false));
+            self.measures.samples_dropped.inc_by((learnt == Some(false)).into());
             let fresh = connection.ended_ago <= published.config().max_age;
             let Some(network) = network.filter(|_| fresh) else {
-                self.measures.connections_ignored.inc();
+                // The engine may come to know the network by it.
+                accepted += u32::from(learnt == Some(true));
+                self.measures.connections_ignored.inc_by((learnt != Some(true)).into());
                 continue;
             };
             accepted += 1;
@@ -219,6 +227,7 @@ impl Default for ReportMeasures {
             batches_repeated: Counter::default(),
             connections: Family::default(),
             connections_ignored: Counter::default(),
+            samples_dropped: Counter::default(),
             hosts_forgotten: Counter::default(),
             names_forgotten: Counter::default(),
             pushes: Family::default(),

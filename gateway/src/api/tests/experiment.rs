@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use spand_core::estimate::Compared;
 use spand_proto::estimate::RuleKind;
 use spand_proto::opening::{LossClock, Opening};
-use spand_proto::report::{Arm, ConnectionReport, PushCount, Report};
+use spand_proto::report::{Arm, ConnectionReport, PushCount, Report, Transport};
 use spand_proto::units::{Micros, Segments};
 use spand_proto::v1;
 use spand_proto::v1::spand_client::SpandClient;
@@ -78,6 +78,10 @@ fn reported(host: u8, batch: u64) -> Report {
         advised: n.is_multiple_of(2).then_some(Segments(20)),
         refusal: None,
         paused: n == 38,
+        transport: Transport::Tcp,
+        loss_window: None,
+        congestion_events: 0,
+        ended_in_slow_start: None,
     };
     Report {
         host_name: "web-1".to_owned().try_into().unwrap(),

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use spand_core::event::StartImminent;
 use spand_core::types::Trigger;
-use spand_proto::report::{ConnectionReport, PushCount, Report};
+use spand_proto::report::{ConnectionReport, PushCount, Report, Transport};
 use spand_proto::units::{Micros, Segments};
 use spand_proto::v1;
 use spand_proto::v1::spand_client::SpandClient;
@@ -71,6 +71,10 @@ async fn a_full_report_leaves_others_their_turns() {
         advised: Some(Segments(14)),
         refusal: None,
         paused: false,
+        transport: Transport::Tcp,
+        loss_window: None,
+        congestion_events: 0,
+        ended_in_slow_start: None,
     };
     let report = Report {
         host_name: "web-1".to_owned().try_into().unwrap(),

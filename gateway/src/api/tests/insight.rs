@@ -9,7 +9,7 @@ use spand_core::event::StartImminent;
 use spand_core::networks::Withdrawal;
 use spand_core::types::{ConnectionId, Phase, SampleReason, Trigger, WindowSample};
 use spand_proto::push::{AgentDescription, ApplyMethod, Subscription as Wish};
-use spand_proto::report::{Arm, ConnectionReport, PushCount, Report};
+use spand_proto::report::{Arm, ConnectionReport, PushCount, Report, Transport};
 use spand_proto::start::{Mode, RefusalReason};
 use spand_proto::units::{Micros, Segments};
 use tokio::net::TcpSocket;
@@ -78,6 +78,10 @@ fn reported() -> Report {
         advised: Some(Segments(20)),
         refusal: None,
         paused: false,
+        transport: Transport::Tcp,
+        loss_window: None,
+        congestion_events: 0,
+        ended_in_slow_start: None,
     };
     let refusal = Some(RefusalReason::RttMismatch);
     let refused = ConnectionReport { advised: None, first_flight_loss: None, refusal, ..connection };

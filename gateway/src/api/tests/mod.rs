@@ -160,6 +160,7 @@ fn poor() -> NetworkView {
         parallel: 0,
         parallel_at_samples: 0,
         parallel_here: 0,
+        reported: None,
         followed: SampleRate::ALL,
         outcomes: Outcomes::new(3, &[(Reason::AppLimited, 1)]),
         traffic: NetworkTraffic::default(),

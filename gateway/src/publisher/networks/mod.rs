@@ -256,6 +256,7 @@ impl Networks {
                 parallel: 0,
                 parallel_at_samples: 0,
                 parallel_here: 0,
+                reported: None,
                 followed: SampleRate::ALL,
                 outcomes: Outcomes::default(),
                 traffic: NetworkTraffic::default(),

@@ -50,6 +50,7 @@ pub(super) fn view(share_segments: f64) -> NetworkView {
         parallel: 1,
         parallel_at_samples: 1,
         parallel_here: 0,
+        reported: None,
         followed: SampleRate::ALL,
         outcomes: Outcomes::default(),
         traffic: NetworkTraffic::default(),

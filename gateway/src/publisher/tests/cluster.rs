@@ -157,6 +157,7 @@ fn crowd(here: u32, all: u32) -> Event {
         parallel: all,
         parallel_at_samples: all,
         parallel_here: here,
+        reported: None,
         followed: spand_core::types::SampleRate::ALL,
         outcomes: Outcomes::default(),
         traffic: spand_core::networks::traffic::NetworkTraffic::default(),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use spand_core::counters::Ignored;
 use spand_core::engine::Engine;
 use spand_core::event::Event;
+use spand_core::networks::reported::ReportedConnection;
 use spand_core::service::TransferEnded;
 use spand_core::types::SampleRate;
 use spand_proto::units::{Micros, Timestamp};
@@ -20,6 +21,7 @@ use super::capture::Captures;
 use super::grouping::Groups;
 use super::order::Order;
 use super::queue::{FrameBatch, Taken};
+use super::reported;
 use super::shedding::Shedding;
 use crate::publisher::{Batch, Published};
 use crate::sharing::EngineEnd;
@@ -60,6 +62,8 @@ pub(super) struct EngineThread {
     /// Which of the engines it is.
     shard: usize,
     transfers: Transfers,
+    /// What hosts reported of its networks.
+    pub(super) reported: Receiver<ReportedConnection>,
     /// Where it shares with other gateways.
     share: Option<EngineEnd>,
     shedding: Shedding,
@@ -72,7 +76,7 @@ pub(super) struct EngineThread {
     /// When the newest packet was captured.
     newest: Option<Timestamp>,
     /// There is more to do than fitted into the turn: what else comes is taken first, and not waited for.
-    more_waits: bool,
+    pub(super) more_waits: bool,
 }
 
 impl EngineThread {
@@ -86,17 +90,18 @@ impl EngineThread {
     ) -> Vec<Self> {
         let (sender, receiver) = mpsc::sync_channel(TRANSFERS);
         let (mut receiver, mut share) = (Some(receiver), share.into_iter());
-        let each = engines.into_iter().enumerate().map(|(shard, engine)| {
+        let reported = reported::receivers(engines.len(), published, captures);
+        let each = engines.into_iter().zip(reported).enumerate().map(|(shard, (engine, reported))| {
             let transfers = receiver.take().map_or_else(|| Transfers::Send(sender.clone()), Transfers::Keep);
             let shared = (published.clone(), Arc::clone(captures), store.cloned());
-            Self::new((shard, engine), transfers, share.next(), shared)
+            Self::new((shard, engine), (transfers, reported), share.next(), shared)
         });
         each.collect()
     }
 
     fn new(
         (shard, mut engine): (usize, Engine),
-        transfers: Transfers,
+        (transfers, reported): (Transfers, Receiver<ReportedConnection>),
         share: Option<EngineEnd>,
         (published, captures, store): (Published, Arc<Captures>, Option<Arc<StoreWriter>>),
     ) -> Self {
@@ -111,6 +116,7 @@ impl EngineThread {
             store,
             shard,
             transfers,
+            reported,
             share,
             shedding: Shedding::new(Instant::now()),
             groups,
@@ -149,6 +155,7 @@ impl EngineThread {
             }
             self.regroup();
             self.take_transfers();
+            self.take_reported();
             self.share();
             self.hand_over();
             if published.elapsed() >= PUBLISH_INTERVAL {
@@ -213,7 +220,7 @@ impl EngineThread {
         }
     }
 
-    fn take_events(&mut self) {
+    pub(super) fn take_events(&mut self) {
         while let Some(event) = self.engine.poll_event() {
             match event {
                 Event::StartImminent(start) => {

@@ -27,6 +27,7 @@ impl EngineThread {
         self.batch.engine = Some(EngineStatus {
             shard: self.shard,
             counters: self.engine.counters().clone(),
+            reports: self.engine.report_counts().clone(),
             connections: self.engine.connections(),
             networks: self.engine.network_count(),
             oldest: self.oldest,

@@ -1,5 +1,7 @@
 //! The engine's thread between a queue and the publisher, without interfaces.
 
+mod reported;
+
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroUsize;

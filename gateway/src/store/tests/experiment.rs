@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 
 use spand_proto::comparison::{Comparison, LAYOUT};
-use spand_proto::report::{Arm, ConnectionReport};
+use spand_proto::report::{Arm, ConnectionReport, Transport};
 use spand_proto::units::{Bytes, Segments, Timestamp};
 
 use super::super::{experiment, opening};
@@ -33,6 +33,10 @@ fn transfer(n: u64) -> ConnectionReport {
         advised: None,
         refusal: None,
         paused: n.is_multiple_of(29),
+        transport: Transport::Tcp,
+        loss_window: None,
+        congestion_events: 0,
+        ended_in_slow_start: None,
     }
 }
 

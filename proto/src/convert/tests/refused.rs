@@ -4,7 +4,7 @@ use crate::convert::{WireError, answers_from_wire};
 use crate::estimate::Estimate;
 use crate::push::Update;
 use crate::query::{Advice, Query, Question};
-use crate::report::{ConnectionReport, Report};
+use crate::report::{ConnectionReport, Report, Transport};
 use crate::start::{Refusal, RefusalReason, Start};
 use crate::units::{Micros, Timestamp};
 use crate::v1;
@@ -181,6 +181,24 @@ fn a_port_of_zero_is_no_port() {
     let connection = v1::ConnectionReport { host_address, ..v1::ConnectionReport::default() };
     let error = ConnectionReport::try_from(connection).unwrap_err().to_string();
     assert_eq!(error, "host_port is 0: give 1 to 65535");
+}
+
+#[test]
+fn a_report_of_an_older_agent_is_of_tcp_and_an_unknown_transport_is_refused() {
+    let older = v1::ConnectionReport {
+        host_address: "192.0.2.1".to_owned(),
+        host_port: 443,
+        remote_address: "198.51.100.1".to_owned(),
+        remote_port: 50_000,
+        ..v1::ConnectionReport::default()
+    };
+    let report = ConnectionReport::try_from(older.clone()).unwrap();
+    assert_eq!(
+        (report.transport, report.loss_window, report.congestion_events, report.ended_in_slow_start),
+        (Transport::Tcp, None, 0, None)
+    );
+    let error = ConnectionReport::try_from(v1::ConnectionReport { transport: 3, ..older });
+    assert_eq!(error, Err(WireError::Unknown { field: "transport", value: 3 }));
 }
 
 #[test]

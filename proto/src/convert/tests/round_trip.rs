@@ -219,6 +219,8 @@ prop_compose! {
         advised in proptest::option::of((1..=u32::MAX).prop_map(Segments)),
         refusal in proptest::option::of(proptest::sample::select(RefusalReason::VARIANTS)),
         paused: bool,
+        transport in proptest::sample::select(vec![Transport::Tcp, Transport::Quic]),
+        congestion: (Option<u64>, u32, Option<bool>),
     ) -> ConnectionReport {
         ConnectionReport {
             host: ends.0,
@@ -239,6 +241,10 @@ prop_compose! {
             advised,
             refusal,
             paused,
+            transport,
+            loss_window: congestion.0.map(Bytes),
+            congestion_events: congestion.1,
+            ended_in_slow_start: congestion.2,
         }
     }
 }

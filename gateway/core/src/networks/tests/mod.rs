@@ -1,11 +1,13 @@
 //! The table against a twin that keeps everything, and the events of one network through its life.
 
 mod life;
+mod reported;
 mod twin;
 
 use spand_proto::units::{Bytes, Micros, Window};
 
 use super::twin::{START, network, sample, sender};
+use super::view::NetworkView;
 use super::*;
 use crate::types::{ConnectionId, SampleReason};
 

@@ -4,6 +4,8 @@ mod subscribe;
 
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use spand_core::event::{Event, StartImminent};
 use spand_core::types::Trigger;
 use spand_proto::v1;
@@ -59,6 +61,38 @@ fn report(batch: u64, remotes: &[&str]) -> v1::ReportRequest {
         pushes: None,
         pause: None,
     }
+}
+
+#[tokio::test]
+async fn reports_of_quic_go_to_the_engines_also_of_an_unknown_network() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let passed = Arc::new(Mutex::new(Vec::new()));
+    let engines = Arc::clone(&passed);
+    rig.published.pass_reports_to(move |reported| {
+        let mut engines = engines.lock();
+        engines.push(reported);
+        engines.len() <= 2
+    });
+    let mut all = report(1, &["9.9.9.1", "9.9.9.2", "9.9.9.3", "9.9.9.4"]);
+    for quic in &mut all.connections[1..] {
+        quic.transport = v1::Transport::Quic.into();
+        quic.loss_window_bytes = Some(40_000);
+    }
+    let receipt = client(&rig).await.report(all).await.unwrap().into_inner();
+    assert_eq!(
+        (receipt.accepted, receipt.ignored),
+        (2, 2),
+        "TCP of an unknown network is ignored, and what has no room"
+    );
+    let passed = passed.lock().clone();
+    assert_eq!(
+        passed.iter().map(|one| one.report.remote.ip().to_string()).collect::<Vec<_>>(),
+        ["9.9.9.2", "9.9.9.3", "9.9.9.4"]
+    );
+    assert!(passed.iter().all(|one| one.reporter == passed[0].reporter && one.arrived == rig.published.now()));
+    let metrics = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.1;
+    assert!(metrics.contains("spand_report_samples_dropped_total 1\n"), "{metrics}");
+    rig.end().await;
 }
 
 #[tokio::test]
