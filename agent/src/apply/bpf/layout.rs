@@ -1,4 +1,4 @@
-//! The shapes that agent and programs share, byte by byte: `bpf/tables.h` and `bpf/start.h` on this side.
+//! The shapes that agent and programs share, byte by byte: `bpf/tables.h` and `bpf/inputs.h` on this side.
 //!
 //! Written out by hand in the order of the C structures, which hold no padding; the loader compares every size with the
 //! kernel's, so that a drift between the two is an error and never a wrong window.
@@ -32,7 +32,7 @@ pub(super) const PREFIX_BYTES: usize = 24;
 /// `struct service`.
 pub(super) const SERVICE_BYTES: usize = 20;
 /// `struct budget`.
-pub(super) const BUDGET_BYTES: usize = 48;
+pub(super) const BUDGET_BYTES: usize = 56;
 /// `struct event`.
 pub(super) const EVENT_BYTES: usize = 96;
 
@@ -179,6 +179,7 @@ pub(super) fn shape(shape: Shape) -> u32 {
         Shape::Measured => 3,
         Shape::OwnThreshold => 4,
         Shape::OwnPaced => 5,
+        Shape::CarefulResume => 6,
     }
 }
 
