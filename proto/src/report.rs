@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use crate::contract::HostName;
 use crate::push::PauseState;
+use crate::resume::Phase;
 use crate::start::RefusalReason;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
 
@@ -65,6 +66,8 @@ pub struct ConnectionReport {
     pub refusal: Option<RefusalReason>,
     /// Whether advice was paused at some time between the connection's handshake and this; it then has no arm.
     pub paused: bool,
+    /// The last phase of Careful Resume before normal congestion control; `None` where the connection did not use it.
+    pub careful_resume: Option<Phase>,
 }
 
 impl ConnectionReport {

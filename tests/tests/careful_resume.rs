@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use parking_lot::Mutex;
+use spand_proto::resume::Phase;
 use spand_proto::start::{NO_THRESHOLD, Shape};
 use spand_proto::units::BytesPerSecond;
 use spand_tests::advised::{Advice, Stage, ask};
@@ -47,14 +48,17 @@ fn transfer(segments: u64) -> Plan {
     Plan::new(Plan::AS_THE_HOST, vec![Step::Send(segments * SEGMENT_BYTES)])
 }
 
-/// The rows of one connection's acknowledgements, and how many connections entered each phase.
-fn run(base: &str, path: &PathConfig, saved_rtt: Duration) -> Result<(Vec<Row>, Entered)> {
-    let stage = stage(base, path, saved_rtt)?;
+/// The rows of one connection's acknowledgements, how many connections entered each phase, and the phase of its report.
+fn run(base: &str, path: &PathConfig, saved_rtt: Duration) -> Result<(Vec<Row>, Entered, Option<Phase>)> {
+    let mut stage = stage(base, path, saved_rtt)?;
     ask(&stage.lab, 0, 0, &transfer(900))?;
     std::thread::sleep(path.base_rtt() * 2);
     ensure!(stage.started() == 1, "{} connections started on advice", stage.started());
     let entered = entered(&stage);
-    Ok((stage.finish()?.into_iter().filter(|row| row.source == Source::SegmentIn).collect(), entered))
+    let reports = stage.reports();
+    ensure!(reports.len() == 1, "{} connections reported", reports.len());
+    let phase = reports[0].careful_resume;
+    Ok((stage.finish()?.into_iter().filter(|row| row.source == Source::SegmentIn).collect(), entered, phase))
 }
 
 fn flight(row: &Row) -> u32 {
@@ -87,8 +91,8 @@ fn a_connection_jumps_to_half_of_what_is_saved_and_validates_it() {
     }
     let _alone = ONE_AT_A_TIME.lock();
     for base in ["reno", "cubic"] {
-        let (rows, entered) = run(base, &wide(), wide().base_rtt()).unwrap();
-        assert_eq!(entered, [1, 1, 1, 0], "{base}");
+        let (rows, entered, phase) = run(base, &wide(), wide().base_rtt()).unwrap();
+        assert_eq!((entered, phase), ([1, 1, 1, 0], Some(Phase::Validating)), "{base}");
         let jumped = jump_of(&rows);
         let (before, after) = (&rows[jumped - 1], &rows[jumped]);
         let moment = |row: &Row| Duration::from_nanos(row.time_ns - rows[0].time_ns);
@@ -118,8 +122,8 @@ fn a_loss_of_what_was_not_validated_leads_to_safe_retreat() {
     }
     let _alone = ONE_AT_A_TIME.lock();
     for base in ["reno", "cubic"] {
-        let (rows, entered) = run(base, &narrow(), narrow().base_rtt()).unwrap();
-        assert_eq!((entered[1], entered[3]), (1, 1), "{base}: {entered:?}");
+        let (rows, entered, phase) = run(base, &narrow(), narrow().base_rtt()).unwrap();
+        assert_eq!((entered[1], entered[3], phase), (1, 1, Some(Phase::SafeRetreat)), "{base}: {entered:?}");
         let jumped = jump_of(&rows);
         let state = |state, from: usize| {
             from + rows[from..].iter().position(|row| row.ca_state == Some(state)).expect("a state")

@@ -47,6 +47,7 @@ fn transfer(arm: Arm, size: f64, ms: f64) -> ConnectionReport {
         advised: None,
         refusal: None,
         paused: false,
+        careful_resume: None,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::push::PauseState;
 use crate::report::{
     Arm, ConnectionReport, FirstFlightLoss, LimitedBy, MAX_CONNECTIONS, PushCount, Report, ReportReceipt,
 };
+use crate::resume::Phase;
 use crate::start::RefusalReason;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
 use crate::v1;
@@ -13,6 +14,7 @@ use super::{WireError, counted, entries, out_of_range, rtt, same_names, segments
 
 same_names!(LimitedBy, v1::LimitedBy, Window, Receiver, Application);
 same_names!(Arm, v1::Arm, Advised, Control);
+same_names!(Phase, v1::ResumePhase, Reconnaissance, Unvalidated, Validating, SafeRetreat, Normal);
 
 impl From<&Report> for v1::ReportRequest {
     fn from(report: &Report) -> Self {
@@ -84,6 +86,7 @@ impl From<&ConnectionReport> for v1::ConnectionReport {
             advised_segments: report.advised.map(|window| window.0),
             refusal: report.refusal.map_or(v1::RefusalReason::Unspecified as i32, RefusalReason::to_wire),
             paused: report.paused,
+            careful_resume: report.careful_resume.map_or(v1::ResumePhase::Unspecified as i32, Phase::to_wire),
         }
     }
 }
@@ -116,6 +119,7 @@ impl TryFrom<v1::ConnectionReport> for ConnectionReport {
             advised: message.advised_segments.map(|count| segments(count, "advised_segments")).transpose()?,
             refusal: RefusalReason::from_wire(message.refusal, "refusal")?,
             paused: message.paused,
+            careful_resume: Phase::from_wire(message.careful_resume, "careful_resume")?,
         })
     }
 }

@@ -97,6 +97,7 @@ fn batch_of(batch: u64) -> Result<Report> {
         advised: None,
         refusal: None,
         paused: false,
+        careful_resume: None,
     };
     Ok(Report {
         host_name: "web-1".to_owned().try_into()?,

@@ -134,6 +134,7 @@ fn ended_of(event: Event) -> Ended {
         advised: (event.granted > 0).then_some(Segments(event.granted)),
         refusal: networks::reason(event.refusal).filter(|_| !event.paused),
         paused: event.paused,
+        careful_resume: event.careful_resume,
     };
     Ended { report, at: Instant::now(), urgent: event.first_flight_loss }
 }

@@ -164,6 +164,7 @@ mod tests {
             advised: None,
             refusal: None,
             paused: false,
+            careful_resume: None,
         }
     }
 

@@ -78,6 +78,7 @@ fn reported(host: u8, batch: u64) -> Report {
         advised: n.is_multiple_of(2).then_some(Segments(20)),
         refusal: None,
         paused: n == 38,
+        careful_resume: None,
     };
     Report {
         host_name: "web-1".to_owned().try_into().unwrap(),

@@ -71,6 +71,7 @@ async fn a_full_report_leaves_others_their_turns() {
         advised: Some(Segments(14)),
         refusal: None,
         paused: false,
+        careful_resume: None,
     };
     let report = Report {
         host_name: "web-1".to_owned().try_into().unwrap(),

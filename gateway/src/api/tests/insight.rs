@@ -78,6 +78,7 @@ fn reported() -> Report {
         advised: Some(Segments(20)),
         refusal: None,
         paused: false,
+        careful_resume: None,
     };
     let refusal = Some(RefusalReason::RttMismatch);
     let refused = ConnectionReport { advised: None, first_flight_loss: None, refusal, ..connection };

@@ -33,6 +33,7 @@ fn transfer(n: u64) -> ConnectionReport {
         advised: None,
         refusal: None,
         paused: n.is_multiple_of(29),
+        careful_resume: None,
     }
 }
 
