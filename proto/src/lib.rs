@@ -26,6 +26,7 @@ pub mod operator;
 pub mod push;
 pub mod query;
 pub mod report;
+pub mod resume;
 pub mod start;
 pub mod timer;
 #[cfg(feature = "tls")]

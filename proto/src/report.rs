@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::HostName;
 use crate::push::PauseState;
+use crate::resume::Phase;
 use crate::start::RefusalReason;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
 
@@ -76,6 +77,8 @@ pub struct ConnectionReport {
     pub congestion_events: u32,
     /// Whether the sender was in slow start at the end; `None` where that is not known.
     pub ended_in_slow_start: Option<bool>,
+    /// The last phase of Careful Resume before normal congestion control; `None` where the connection did not use it.
+    pub careful_resume: Option<Phase>,
 }
 
 /// What carries a connection.

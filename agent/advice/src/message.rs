@@ -213,11 +213,14 @@ pub struct Outcome {
     /// The congestion window at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_window_bytes: Option<u64>,
-    /// The congestion window at the last congestion event.
+    /// The congestion window just before the last congestion event that began in congestion avoidance reduced it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_window_bytes: Option<u64>,
     /// Congestion events: losses of one round trip are one event.
     pub congestion_events: u32,
+    /// Whether the sender was in slow start at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_in_slow_start: Option<bool>,
     /// Payload of a full-sized packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mss_bytes: Option<u64>,

@@ -201,7 +201,6 @@ struct Met {
     last_acknowledged: Option<Instant>,
     window_limited: Option<Instant>,
     recovery: Option<Instant>,
-    in_flight: u64,
     acknowledged: u64,
     lost: u64,
     events: u32,
@@ -299,6 +298,17 @@ impl Started {
         self.met.first_flight = Some((sent, lost));
     }
 
+    /// Whether the window grows by slow start; `None` of an algorithm without a threshold.
+    fn is_in_slow_start(&self) -> Option<bool> {
+        match &self.stage {
+            Stage::Own(own) => Some(own.window < own.threshold),
+            Stage::Waiting | Stage::Base => {
+                let metrics = self.base.metrics();
+                metrics.ssthresh.map(|threshold| metrics.congestion_window < threshold)
+            }
+        }
+    }
+
     fn segments(&self, bytes: u64) -> u32 {
         u32::try_from(bytes.div_ceil(u64::from(self.mtu.max(1)))).unwrap_or(u32::MAX)
     }
@@ -315,6 +325,7 @@ impl Started {
             end_window_bytes: Some(self.window()),
             loss_window_bytes: met.loss_window,
             congestion_events: met.events,
+            ended_in_slow_start: self.is_in_slow_start(),
             mss_bytes: Some(self.mtu.into()),
             srtt_us: met.srtt.map(us),
             rtt_min_us: met.rtt_min.map(us),
@@ -332,7 +343,6 @@ impl Started {
 impl Controller for Started {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
         self.met.began.get_or_insert(now);
-        self.met.in_flight += bytes;
         if self.answer_is_old(now)
             && let Some(rtt) = self.met.rtt_min
         {
@@ -351,7 +361,6 @@ impl Controller for Started {
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
         let own_rtt = now.saturating_duration_since(sent);
         let met = &mut self.met;
-        met.in_flight = met.in_flight.saturating_sub(bytes);
         met.acknowledged += bytes;
         met.last_acknowledged = Some(now);
         if !app_limited {
@@ -380,20 +389,21 @@ impl Controller for Started {
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, largest_packet_num_acked: Option<u64>) {
-        self.met.in_flight = in_flight;
         self.base.on_end_acks(now, in_flight, app_limited, largest_packet_num_acked);
     }
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, is_persistent_congestion: bool, lost_bytes: u64) {
-        // What was lost is not counted as in flight any more; it was there when the loss happened.
+        let (window, in_slow_start) = (self.window(), self.is_in_slow_start());
         let met = &mut self.met;
-        let flight_size = met.in_flight.max(lost_bytes);
-        met.in_flight = met.in_flight.saturating_sub(lost_bytes);
         met.lost += lost_bytes;
         if met.recovery.is_none_or(|since| sent > since) {
             met.recovery = Some(now);
             met.events += 1;
-            met.loss_window = Some(flight_size);
+            // BBR has no threshold: its first event is taken for one of slow start.
+            let in_avoidance = in_slow_start.map_or(met.events > 1, |slow_start| !slow_start);
+            if in_avoidance {
+                met.loss_window = Some(window);
+            }
         }
         if let Some(flight) = &mut self.flight
             && sent >= flight.began

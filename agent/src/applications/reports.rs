@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use spand_advice::Ended;
-use spand_proto::report::{ConnectionReport, FirstFlightLoss};
+use spand_proto::report::{ConnectionReport, FirstFlightLoss, Transport};
 use spand_proto::units::{Bytes, Micros, Segments};
 use tokio::time::Instant;
 
@@ -44,6 +44,11 @@ pub fn report_of(ended: &Ended, addresses: &[IpAddr]) -> Option<apply::Ended> {
         advised: ended.advised_segments.map(Segments),
         refusal: ended.refusal.filter(|_| !ended.paused),
         paused: ended.paused,
+        transport: Transport::Quic,
+        loss_window: outcome.loss_window_bytes.map(Bytes),
+        congestion_events: outcome.congestion_events,
+        ended_in_slow_start: outcome.ended_in_slow_start,
+        careful_resume: None,
     };
     Some(apply::Ended { report, at: Instant::now(), urgent: ended.goes_on })
 }

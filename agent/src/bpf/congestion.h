@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // The congestion controls of ours: the kernel's Reno and CUBIC, except for the start of a transfer, first or after an idle time.
 // It begins at the network's share, in congestion avoidance, paced. Slow start follows another rule if the administrator chose
-// one (growth.h), or ends at a threshold that the connection measures (measure.h).
+// one (growth.h), or ends at a threshold that the connection measures (measure.h). Careful Resume jumps in the middle of it (jump.h).
 //
 // Without `cong_control`, so that the kernel's own recovery, pacing and restart go on; without `min_tso_segs`, with which
 // some first windows leave as bursts of twenty.
@@ -9,19 +9,8 @@
 #pragma once
 
 #include "check.h"
-#include "growth.h"
+#include "jump.h"
 #include "measure.h"
-
-// At this rate, but for an application's own limit. Whether it has begun to pace a connection that was not paced.
-INLINE int pace(struct sock *sk, u64 rate)
-{
-	u64 most = sk->sk_max_pacing_rate;
-	sk->sk_pacing_rate = rate < most ? rate : most;
-	if (sk->sk_pacing_status != SK_PACING_NONE)
-		return 0;
-	sk->sk_pacing_status = SK_PACING_NEEDED;
-	return 1;
-}
 
 // Whether it has begun to pace a connection that was not paced.
 INLINE int set(struct tcp_sock *tp, const struct start *start)
@@ -32,18 +21,6 @@ INLINE int set(struct tcp_sock *tp, const struct start *start)
 	if (start->ssthresh != NO_THRESHOLD)
 		tp->snd_ssthresh = start->ssthresh;
 	return start->rate ? pace((struct sock *)tp, start->rate) : 0;
-}
-
-// Only the flight of a start is paced where the connection was not: CUBIC's HyStart waits twice as long for a train of
-// acknowledgements on paced connections, and slow start then overruns queues that it would have seen.
-INLINE void end_pacing(struct sock *sk, struct connection *connection)
-{
-	// Paced for a round trip from its own threshold on, whatever becomes of the flight before.
-	if (connection->half == HALF_PACED)
-		return;
-	connection->paced = 0;
-	if (sk->sk_pacing_status == SK_PACING_NEEDED && sk->sk_max_pacing_rate == NO_RATE)
-		sk->sk_pacing_status = SK_PACING_NONE;
 }
 
 // More of a start's window, where it was not filled before.
@@ -70,6 +47,8 @@ static __attribute__((noinline)) int begin(struct sock *sk)
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	int first = connection->phase == PHASE_WAITING;
 	if (!first) {
+		if (connection->careful.phase > CAREFUL_RECONNAISSANCE)
+			after_jump(sk, connection);
 		if (connection->phase == PHASE_FLIGHT)
 			watch_flight(tp, connection, 1);
 		if (tp->packets_out)
@@ -96,8 +75,10 @@ static __attribute__((noinline)) int begin(struct sock *sk)
 	}
 	connection->paced |= set(tp, &start);
 	// Nothing is lost yet on a new connection; what a loss ended stays ended.
-	if (first)
+	if (first) {
 		connection->growth = growth_of(tp);
+		begin_careful(tp, connection, start.jump);
+	}
 	connection->grown = 0;
 	count(first ? COUNT_STARTED : COUNT_RESTARTED);
 	return 0;
@@ -107,6 +88,26 @@ INLINE void on_event(struct sock *sk, int event)
 {
 	if (event == CA_EVENT_TX_START)
 		begin(sk);
+	else if (growths.in_use & CAREFUL_IN_USE && (event == CA_EVENT_LOSS || event == CA_EVENT_COMPLETE_CWR))
+		careful_event(sk, event);
+}
+
+// The kernel takes a loss, or a mark, for congestion, and asks for a threshold; that of the congestion control is `own`. Slow start's own
+// rule ends with the first one.
+static __attribute__((noinline)) u32 threshold_after(struct sock *sk, u32 own)
+{
+	struct connection *connection = known(sk);
+	if (!connection)
+		return own;
+	connection->growth = 0;
+	return connection->careful.phase ? careful_threshold(sk, connection, own) : own;
+}
+
+// A loss that was none gives the window back, except to a retreat.
+static __attribute__((noinline)) int keeps_retreat(struct sock *sk)
+{
+	struct connection *connection = known(sk);
+	return connection && connection->careful.phase == CAREFUL_SAFE_RETREAT;
 }
 
 // Flights up to which a transfer is short: it ends before its window depends on the path.
@@ -179,6 +180,8 @@ INLINE void on_acknowledged(struct sock *sk, const struct ack_sample *sample)
 	struct connection *connection = known(sk);
 	if (!connection)
 		return;
+	if (connection->careful.phase)
+		careful_acknowledged(sk, connection);
 	if (connection->measures | connection->half)
 		measure_own(sk, connection, sample);
 	if (connection->checked)
@@ -200,9 +203,9 @@ void cubic_init(u64 *arguments)
 SEC("struct_ops")
 u32 cubic_ssthresh(u64 *arguments)
 {
-	if (growths.in_use)
-		end_growth((struct sock *)arguments[0]);
-	return cubictcp_recalc_ssthresh((struct sock *)arguments[0]);
+	struct sock *sk = (struct sock *)arguments[0];
+	u32 own = cubictcp_recalc_ssthresh(sk);
+	return growths.in_use ? threshold_after(sk, own) : own;
 }
 
 SEC("struct_ops")
@@ -242,9 +245,9 @@ void cubic_pkts_acked(u64 *arguments)
 SEC("struct_ops")
 u32 reno_ssthresh(u64 *arguments)
 {
-	if (growths.in_use)
-		end_growth((struct sock *)arguments[0]);
-	return tcp_reno_ssthresh((struct sock *)arguments[0]);
+	struct sock *sk = (struct sock *)arguments[0];
+	u32 own = tcp_reno_ssthresh(sk);
+	return growths.in_use ? threshold_after(sk, own) : own;
 }
 
 SEC("struct_ops")
@@ -273,7 +276,10 @@ void reno_pkts_acked(u64 *arguments)
 SEC("struct_ops")
 u32 undo_cwnd(u64 *arguments)
 {
-	return tcp_reno_undo_cwnd((struct sock *)arguments[0]);
+	struct sock *sk = (struct sock *)arguments[0];
+	if (growths.in_use & CAREFUL_IN_USE && keeps_retreat(sk))
+		return ((struct tcp_sock *)sk)->snd_cwnd;
+	return tcp_reno_undo_cwnd(sk);
 }
 
 // Of the hand-over: the window is set at once, and the host's own congestion control comes next.

@@ -176,7 +176,7 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	connection->rate = start->rate ? start->rate + (u64)transfer.unpaced * transfer.mss * 1000000 / (rtt_us | !rtt_us) : 0;
 	if (first) {
 		// Of account for congestion controls of ours only.
-		connection->measures = network.shape >= SHAPE_OWN_THRESHOLD ? MEASURES_FIRST : MEASURES_NOT;
+		connection->measures = (network.shape == SHAPE_OWN_THRESHOLD || network.shape == SHAPE_OWN_PACED) ? MEASURES_FIRST : MEASURES_NOT;
 		connection->half = network.shape == SHAPE_OWN_PACED ? HALF_WAITING : HALF_NOT;
 		// With an open threshold the start searches by itself.
 		connection->checked = settings->check && network.shape == SHAPE_PACED && !held_back &&

@@ -18,9 +18,12 @@
 #define GROWTH_KIND_SHIFT 16
 enum growth_kind { GROWTH_STANDARD = 0, GROWTH_DBC = 1, GROWTH_BURST = 2 };
 
+// The first one is the agent's. The second is set with the first connection by Careful Resume, and stays.
+enum in_use { GROWTHS_IN_USE = 1, CAREFUL_IN_USE = 2 };
+
 // Written by the agent. While no rule but the kernel's own is in force, this flag is all that an acknowledgement asks for.
 struct growths {
-	u32 in_use;
+	u32 in_use; // bits of enum in_use
 	u32 by_default; // for connections that no prefix and no service names
 };
 
@@ -77,7 +80,7 @@ __attribute__((noinline)) u64 grow(u32 growth, u64 window, u32 ssthresh, u32 ack
 // The rule for a connection: the longest prefix that covers the peer, then the service, then the default.
 static __attribute__((noinline)) u32 growth_of(const struct tcp_sock *tp)
 {
-	if (!growths.in_use)
+	if (!(growths.in_use & GROWTHS_IN_USE))
 		return 0;
 	struct prefix prefix = {};
 	put_remote(prefix.address, tp);
@@ -102,9 +105,15 @@ INLINE int limits_the_sender(const struct tcp_sock *tp)
 static __attribute__((noinline)) u32 next_window(struct sock *sk, u32 acked)
 {
 	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, 0);
-	if (!connection || !connection->growth)
+	if (!connection)
 		return 0;
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	// Two phases of Careful Resume keep their window.
+	u8 phase = connection->careful.phase;
+	if (phase == CAREFUL_UNVALIDATED || phase == CAREFUL_SAFE_RETREAT)
+		return tp->snd_cwnd;
+	if (!connection->growth)
+		return 0;
 	if (tp->snd_cwnd >= tp->snd_ssthresh || !limits_the_sender(tp))
 		return 0;
 	// The part of a segment is that of the window that it was computed with.
@@ -120,13 +129,4 @@ static __attribute__((noinline)) u32 next_window(struct sock *sk, u32 acked)
 	connection->grown = window;
 	connection->fraction = grown & (ONE_SEGMENT - 1);
 	return window;
-}
-
-// The kernel asks for a threshold where it takes a loss, or a mark, for congestion: from the first one on its own rule holds.
-static __attribute__((noinline)) int end_growth(struct sock *sk)
-{
-	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, 0);
-	if (connection)
-		connection->growth = 0;
-	return 0;
 }

@@ -47,7 +47,7 @@ enum { AF_INET = 2, AF_INET6 = 10 };
 enum { SOL_SOCKET = 1, SOL_TCP = 6, SO_MAX_PACING_RATE = 47, TCP_CONGESTION = 13 };
 
 // include/net/tcp.h.
-enum tcp_ca_event { CA_EVENT_TX_START = 0 };
+enum tcp_ca_event { CA_EVENT_TX_START = 0, CA_EVENT_COMPLETE_CWR = 2, CA_EVENT_LOSS = 3 };
 
 // include/uapi/linux/tcp.h: enum tcp_ca_state.
 enum { CA_CWR = 2, CA_RECOVERY = 3, CA_LOSS = 4 };

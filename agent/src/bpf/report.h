@@ -42,6 +42,7 @@ INLINE void report(const struct tcp_sock *tp, struct connection *connection, u32
 	event->window_limited = BITS(tp, is_cwnd_limited);
 	// The same for both arms: one that was established or ended during a pause, or before one and after it.
 	event->paused = settings->pauses & 1 || settings->pauses != connection->pauses;
+	event->careful = connection->careful.ended_in;
 	put_local(event->local, tp);
 	put_remote(event->remote, tp);
 	int wake = kind == EVENT_FIRST_FLIGHT_LOSS || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > EVENTS_TO_WAKE;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Starts TCP connections at their share of the path (TCP/SPAND section 4). The order to read: model.h, start.h,
-// train.h, tables.h, budget.h, connection.h, growth.h, measure.h, check.h, congestion.h, report.h, timeout.h, sockets.h, size.h,
-// option.h. What connections on BBR have of their own is bbr.bpf.c.
+// Starts TCP connections at their share of the path (TCP/SPAND section 4). The order to read: model.h, inputs.h, start.h,
+// train.h, tables.h, budget.h, connection.h, pace.h, growth.h, careful.h, jump.h, measure.h, check.h, congestion.h, report.h, timeout.h,
+// sockets.h, size.h, option.h. What connections on BBR have of their own is bbr.bpf.c.
 
 #include "kernel.h"
 #include "start.h"
@@ -66,6 +66,38 @@ int try_measure(struct measure_trial *trial)
 	trial->threshold = measure(&measured, &measures, trial->at_us, trial->acked, trial->rtt_us);
 	trial->measured = measured;
 	trial->measures = measures;
+	return 0;
+}
+
+// And of one step of Careful Resume.
+enum careful_step { CAREFUL_JUMPS, CAREFUL_ACKED, CAREFUL_CONGESTED };
+
+struct careful_trial {
+	struct careful careful;
+	struct careful_ack ack;
+	u32 step; // enum careful_step
+	u32 window;
+	u32 saved_rtt_us;
+	u32 cwnd;
+	u32 waiting;
+	u32 entered; // whether another phase has begun
+	u32 may_jump; // whether it might have jumped before
+	u32 unused;
+};
+
+SEC("syscall")
+int try_careful(struct careful_trial *trial)
+{
+	struct careful careful = trial->careful;
+	struct careful_ack ack = trial->ack;
+	trial->may_jump = may_jump(&careful, &ack, trial->waiting, trial->cwnd);
+	if (trial->step == CAREFUL_JUMPS)
+		trial->entered = careful_jump(&careful, &ack, trial->window, trial->saved_rtt_us, trial->cwnd);
+	else if (trial->step == CAREFUL_ACKED)
+		trial->entered = careful_acked(&careful, &ack);
+	else
+		trial->entered = careful_congestion(&careful, ack.sent);
+	trial->careful = careful;
 	return 0;
 }
 

@@ -61,6 +61,7 @@ struct budget {
 	u64 turned_ns;
 	u64 lost_ns;	 // when the last loss was
 	u64 lost_by;	 // and which client's (client_of)
+	u64 no_jump_ns;	 // until then no connection jumps by Careful Resume: one does, or had to retreat
 	u32 turns;	 // halves that have gone by
 	u32 era;	 // of the network that has the place: places are given again, eras are not
 };
@@ -102,6 +103,14 @@ enum count {
 	COUNT_BBR_TOO_HIGH,    // the acknowledgements of one showed less than its share
 	COUNT_BBR_TOO_LOW,     // or more
 	COUNT_BBR_HANDED_OVER, // connections that went on with the kernel's own BBR
+	// Connections that entered a phase of Careful Resume, and why others did not jump.
+	COUNT_RESUME_RECONNAISSANCE,
+	COUNT_RESUME_UNVALIDATED,
+	COUNT_RESUME_VALIDATING,
+	COUNT_RESUME_SAFE_RETREAT,
+	COUNT_RESUME_RTT_MISMATCH,
+	COUNT_RESUME_IN_USE,  // another one jumps there, or had to retreat
+	COUNT_RESUME_NO_GAIN, // the jump is no larger than the window
 	COUNT_OF_COUNTS,
 };
 
@@ -122,6 +131,29 @@ enum half { HALF_NOT = 0, HALF_WAITING = 1, HALF_PACED = 2 };
 
 // What may still correct the first start (check.h).
 enum checked { CHECKED_NOT = 0, CHECKED_BY_TRAIN = 1, CHECKED_BY_QUEUE = 2 };
+
+// The phases of Careful Resume (careful.h): spand_proto::resume::Phase, but for normal congestion control, which all others have as well.
+enum careful_phase {
+	CAREFUL_NORMAL = 0,
+	CAREFUL_RECONNAISSANCE = 1,
+	CAREFUL_UNVALIDATED = 2,
+	CAREFUL_VALIDATING = 3,
+	CAREFUL_SAFE_RETREAT = 4,
+};
+
+// One connection's use of what is saved of its network.
+struct careful {
+	u32 initial_window;
+	u32 boundary;  // the sequence that the phase waits for
+	u32 pipe_size; // the flight before the jump, and what was acknowledged since
+	u32 window;    // of the jump, of the retreat, or at the end of the unvalidated data
+	u32 entered_us; // when it jumped
+	u32 rtt_us;	// and the round trip then
+	u32 saved_rtt_us;
+	u8 phase;    // enum careful_phase
+	u8 ended_in; // the last one but normal congestion control
+	u8 unused[2];
+};
 
 // A group of closely spaced acknowledgements, and what the ones before it came to. Times are microseconds.
 struct measured {
@@ -164,7 +196,8 @@ struct connection {
 	u8 measures; // enum measures
 	u8 half;     // enum half
 	u8 checked;  // enum checked
-	u8 unused[3];
+	u8 jumps;    // no other connection of the network may jump
+	u8 unused[2];
 	u32 pauses; // `pauses` of the settings when it was established
 	u32 growth; // its rule of slow start (growth.h); 0: the kernel's own, or not any more
 	u32 grown; // the window that it made, in segments
@@ -172,6 +205,9 @@ struct connection {
 	struct measured measured;
 	struct train train; // of the first flight
 	u32 queued_us; // the least round trip of that flight's second half
+	struct careful careful;
+	u32 delivered; // `delivered` of the socket at its last acknowledgement
+	u32 threshold; // the threshold before the jump
 };
 
 // A size that an application stated, for the next transfer.
@@ -201,7 +237,8 @@ struct event {
 	u8 first_loss;
 	u8 window_limited;
 	u8 paused; // it met a pause, and is not part of the comparison
-	u8 unused[3];
+	u8 careful; // the phase in which Careful Resume ended; 0: it was not in use
+	u8 unused[2];
 	u8 local[16];
 	u8 remote[16];
 };

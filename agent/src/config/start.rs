@@ -27,7 +27,8 @@ const CAREFUL_BURST_F: u32 = 8;
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Start {
-    /// What a start is made of. Default `paced`.
+    /// What a start is made of; `rule` is another name of it. Default `paced`.
+    #[serde(alias = "rule")]
     pub shape: Spanned<Shape>,
     /// Whether the bottleneck's buffer bounds what is not paced, and the slow start after it. Default false.
     pub buffer: bool,
@@ -53,7 +54,7 @@ pub struct StartFor {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<Spanned<SocketAddr>>,
     /// As in `[start]`; for prefixes only.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "rule", skip_serializing_if = "Option::is_none")]
     pub shape: Option<Spanned<Shape>>,
     /// As in `[start]`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -138,7 +138,7 @@ fn a_fault_in_the_text_names_file_line_and_key() {
         ),
         (
             "[start]\nshape = \"leap\"",
-            "line 2: start.shape: unknown variant `leap`, expected one of `paced`, `threshold`, `jump`, `measured`, `own_threshold`, `own_paced`",
+            "line 2: start.shape: unknown variant `leap`, expected one of `paced`, `threshold`, `jump`, `measured`, `own_threshold`, `own_paced`, `rfc9959`",
         ),
         (
             "[start]\nshape = \"measured\"",
@@ -349,6 +349,20 @@ fn old_names_work_and_each_is_one_warning_that_names_the_new_one() {
         assert!(warning.contains(&format!("{section}.{old} is now {section}.{new}")), "{warning}");
     }
     assert!(fault("[gateway]\nsilence_s = 7\nidle_timeout_s = 7\n").contains("duplicate field"));
+}
+
+#[test]
+fn rule_is_another_name_of_shape_and_careful_resume_runs_in_every_mode() {
+    for mode in ["observe", "careful", "paper"] {
+        let text = format!(
+            "mode = \"{mode}\"\napply = \"bpf\"\n[start]\nrule = \"rfc9959\"\n[[start.for]]\nprefixes = [\"192.0.2.0/24\"]\nrule = \"paced\"\n"
+        );
+        let config = Config::parse(&text, Path::new("agent.toml")).unwrap();
+        let of = |network: &str| config.policy().start_to(network.parse().unwrap()).shape;
+        assert_eq!((of("192.0.2.0/24"), of("198.51.100.0/24")), (Shape::Paced, Shape::CarefulResume), "{mode}");
+        assert!(toml::to_string(&config).unwrap().contains("shape = \"rfc9959\""), "one name in output");
+    }
+    assert!(fault("[start]\nshape = \"paced\"\nrule = \"rfc9959\"\n").contains("start: duplicate field `shape`"));
 }
 
 #[test]

@@ -305,6 +305,13 @@ fn model(start: &Start) -> String {
             return format!("shape measured: the next loss is overdue, so the host's own window, {shifted}");
         }
         Shape::Measured => return format!("shape measured: {shifted} by the times of losses"),
+        Shape::CarefulResume => {
+            let jump = start.account.jump.filter(|jump| *jump > shifted).map_or_else(
+                || "no jump, since half of the share is no larger".to_owned(),
+                |jump| format!("once they have arrived and the RTT is confirmed, a jump to {jump}, paced"),
+            );
+            return format!("shape rfc9959: the host's own window, {shifted}; {jump}");
+        }
         shape @ (Shape::OwnThreshold | Shape::OwnPaced) => {
             return format!("shape {shape}: the host's own window; the connection measures its threshold");
         }

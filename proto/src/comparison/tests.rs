@@ -52,6 +52,7 @@ fn transfer(arm: Arm, size: f64, ms: f64) -> ConnectionReport {
         loss_window: None,
         congestion_events: 0,
         ended_in_slow_start: None,
+        careful_resume: None,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::push::PauseState;
 use crate::report::{
     Arm, ConnectionReport, FirstFlightLoss, LimitedBy, MAX_CONNECTIONS, PushCount, Report, ReportReceipt, Transport,
 };
+use crate::resume::Phase;
 use crate::start::RefusalReason;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
 use crate::v1;
@@ -14,6 +15,7 @@ use super::{WireError, counted, entries, out_of_range, rtt, same_names, segments
 same_names!(LimitedBy, v1::LimitedBy, Window, Receiver, Application);
 same_names!(Arm, v1::Arm, Advised, Control);
 same_names!(Transport, v1::Transport, Tcp, Quic);
+same_names!(Phase, v1::ResumePhase, Reconnaissance, Unvalidated, Validating, SafeRetreat, Normal);
 
 impl From<&Report> for v1::ReportRequest {
     fn from(report: &Report) -> Self {
@@ -89,6 +91,7 @@ impl From<&ConnectionReport> for v1::ConnectionReport {
             loss_window_bytes: report.loss_window.map(|window| window.0),
             congestion_events: report.congestion_events,
             ended_in_slow_start: report.ended_in_slow_start,
+            careful_resume: report.careful_resume.map_or(v1::ResumePhase::Unspecified as i32, Phase::to_wire),
         }
     }
 }
@@ -125,6 +128,7 @@ impl TryFrom<v1::ConnectionReport> for ConnectionReport {
             loss_window: message.loss_window_bytes.map(Bytes),
             congestion_events: message.congestion_events,
             ended_in_slow_start: message.ended_in_slow_start,
+            careful_resume: Phase::from_wire(message.careful_resume, "careful_resume")?,
         })
     }
 }

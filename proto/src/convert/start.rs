@@ -130,6 +130,7 @@ impl TryFrom<v1::Account> for Account {
             rtt_check: required(rtt_check, "account.rtt_check")?,
             shape: Shape::default(),
             overdue: false,
+            jump: None,
         })
     }
 }

@@ -25,6 +25,8 @@ pub struct Account {
     pub shape: Shape,
     /// The next loss is overdue, so that [`Shape::Measured`] keeps the host's window.
     pub overdue: bool,
+    /// What [`Shape::CarefulResume`] may jump to; `None` for the others.
+    pub jump: Option<Segments>,
 }
 
 /// The start model's steps for a transfer of known size.

@@ -8,7 +8,9 @@ use strum::VariantArray;
 use self::pacing::{RoundTrips, pace};
 use self::shape::{Aim, Crowd};
 use crate::estimate::Estimate;
+use crate::growth::MOST_SEGMENTS;
 use crate::model::Epoch;
+use crate::resume;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
 
 mod account;
@@ -164,6 +166,7 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
         rtt_check,
         shape: policy.shape,
         overdue: aim.overdue,
+        jump: (policy.shape == Shape::CarefulResume).then(|| jump(own_share, estimate, request, policy)),
     };
     Ok(Start { cwnd, ssthresh, mss: request.mss, pacing, clipped_by, mode: policy.mode, account })
 }
@@ -211,7 +214,8 @@ fn measured(rtt: Option<Micros>) -> Option<Micros> {
 
 /// Whether this connection's path looks like the one the estimate is about.
 fn check_rtt(handshake: Option<Micros>, estimate: Option<Micros>, policy: &StartPolicy) -> Result<RttCheck, Refusal> {
-    let Some(bounds) = policy.rtt_bounds else { return Ok(RttCheck::Off) };
+    let bounds = if policy.shape == Shape::CarefulResume { Some(RttBounds::CAREFUL_RESUME) } else { policy.rtt_bounds };
+    let Some(bounds) = bounds else { return Ok(RttCheck::Off) };
     let estimate = estimate.ok_or(Refusal::NoRtt { purpose: RttPurpose::Check })?;
     let Some(handshake) = handshake else { return Ok(RttCheck::NoHandshake) };
     if !bounds.hold(handshake, estimate) {
@@ -270,26 +274,12 @@ fn bound(
     request: &StartRequest<'_>,
     policy: &StartPolicy,
 ) -> Vec<Bound> {
-    // The rarer losses are, the larger its window: on an idle path it has no bound of its own.
-    let unlimited_loss_clock = StartPolicy::CAREFUL.cap.filter(|_| policy.shape == Shape::Measured);
-    let ceilings = [
-        (Limit::Fraction, policy.fraction.map(|fraction| fraction.of(share))),
-        (Limit::Cap, policy.cap.or(unlimited_loss_clock)),
-        (Limit::PeerWindow, request.snd_wnd.map(|bytes| bytes.segments_floor(request.mss))),
-        (
-            Limit::Budget,
-            request
-                .budget
-                .filter(|_| policy.budgeted)
-                .map(|left| Segments(request.initial_window.0.saturating_add(left.0))),
-        ),
-    ];
     let mut bounds = Vec::with_capacity(Limit::VARIANTS.len());
     let mut window = shifted;
     if policy.shape.keeps_window() {
         return bounds;
     }
-    for (limit, value) in ceilings {
+    for (limit, value) in ceilings(share, request, policy) {
         let Some(value) = value else { continue };
         let after = Segments(window.min(value).0.max(1));
         bounds.push(Bound { limit, value, before: window, after });
@@ -308,4 +298,29 @@ fn bound(
         bounds.push(Bound { limit: Limit::Floor, value, before: window, after });
     }
     bounds
+}
+
+/// What no start may pass, in the order of the limits.
+fn ceilings(share: Segments, request: &StartRequest<'_>, policy: &StartPolicy) -> [(Limit, Option<Segments>); 4] {
+    // The rarer losses are, the larger its window: on an idle path it has no bound of its own.
+    let unlimited_loss_clock = StartPolicy::CAREFUL.cap.filter(|_| policy.shape == Shape::Measured);
+    [
+        (Limit::Fraction, policy.fraction.map(|fraction| fraction.of(share))),
+        (Limit::Cap, policy.cap.or(unlimited_loss_clock)),
+        (Limit::PeerWindow, request.snd_wnd.map(|bytes| bytes.segments_floor(request.mss))),
+        (
+            Limit::Budget,
+            request
+                .budget
+                .filter(|_| policy.budgeted)
+                .map(|left| Segments(request.initial_window.0.saturating_add(left.0))),
+        ),
+    ]
+}
+
+/// What Careful Resume may jump to: half of the share, within the limits of every start.
+fn jump(share: Segments, estimate: &Estimate, request: &StartRequest<'_>, policy: &StartPolicy) -> Segments {
+    let half = Bytes(estimate.share.half_bytes() / (2 * resume::HALF)).segments_floor(request.mss);
+    let ceilings = ceilings(share, request, policy).into_iter().filter_map(|(_, ceiling)| ceiling);
+    Segments(ceilings.fold(half, Segments::min).0.clamp(1, MOST_SEGMENTS))
 }

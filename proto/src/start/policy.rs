@@ -112,6 +112,9 @@ pub struct RttBounds {
 }
 
 impl RttBounds {
+    /// Those of Careful Resume (RFC 9959 section 4.2.1), whatever the policy has.
+    pub const CAREFUL_RESUME: Self = Self { low: 0.5, high: 10.0 };
+
     /// The bounds in millionths, in which they are computed with.
     pub fn millionths(self) -> (u32, u32) {
         (millionths(self.low), millionths(self.high))

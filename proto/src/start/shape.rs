@@ -31,6 +31,10 @@ pub enum Shape {
     OwnThreshold,
     /// The same, and half of that threshold is then sent paced.
     OwnPaced,
+    /// The host's own window, and a paced jump to half of the share once the path is confirmed (RFC 9959, [`crate::resume`]).
+    #[serde(rename = "rfc9959")]
+    #[strum(serialize = "rfc9959")]
+    CarefulResume,
 }
 
 impl Shape {
@@ -52,13 +56,15 @@ impl Shape {
 
     /// Whether its window is the host's own, so that only the threshold or the growth differs from standard TCP.
     pub const fn keeps_window(self) -> bool {
-        matches!(self, Self::Threshold | Self::OwnThreshold | Self::OwnPaced)
+        matches!(self, Self::Threshold | Self::OwnThreshold | Self::OwnPaced | Self::CarefulResume)
     }
 }
 
 /// A name that is no shape's.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("`{0}` is not a shape of a start: choose paced, threshold, jump, measured, own_threshold or own_paced")]
+#[error(
+    "`{0}` is not a shape of a start: choose paced, threshold, jump, measured, own_threshold, own_paced or rfc9959"
+)]
 pub struct NotAShape(pub String);
 
 impl FromStr for Shape {
@@ -94,7 +100,7 @@ pub(super) fn aim(
     };
     let threshold = |opening: &Opening| at_least_one(opening.threshold.segments(request.mss));
     Ok(match shape {
-        Shape::Paced | Shape::OwnThreshold | Shape::OwnPaced => {
+        Shape::Paced | Shape::OwnThreshold | Shape::OwnPaced | Shape::CarefulResume => {
             Aim { window: initial, threshold: NO_THRESHOLD, share: initial, overdue: false }
         }
         Shape::Threshold => Aim { window: initial, threshold: threshold(&opening()?), share: initial, overdue: false },

@@ -6,14 +6,16 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use spand_agent::Clock;
 use spand_agent::apply::bpf::BpfApplier;
-use spand_agent::apply::{Applier as _, Decided, Desired, DesiredStarts, Inputs, Skipped, StartReason};
+use spand_agent::apply::{Applier as _, Decided, Desired, DesiredStarts, Inputs, News, Skipped, StartReason};
 use spand_agent::config::{ApplyMethod, Bbr, Config, Namespaces};
 use spand_agent::policy::Policy;
 use spand_proto::growth::Growth;
 use spand_proto::network::Network;
+use spand_proto::report::ConnectionReport;
 use spand_proto::start::{Mode, Shape};
 use spand_proto::units::{Micros, Segments};
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 use crate::lab::namespace::Cgroup;
 use crate::lab::topology::{NetworkPlan, Topology};
@@ -75,7 +77,7 @@ impl Advice {
 pub struct Stage {
     server: Server,
     applier: BpfApplier,
-    _runtime: Runtime,
+    runtime: Runtime,
     truth: SegmentTruth,
     record: Record,
     _cgroup: Cgroup,
@@ -109,7 +111,7 @@ impl Stage {
             networks.iter().filter_map(|(plan, advice)| Some((Network::new(plan.prefix), (*advice)?))).collect();
         let applier = runtime.block_on(apply(&cgroup, starts, &advised))?;
         let server = cgroup.enter(|| Server::start_with(&lab.server, lab.port, &Conduct::default()))?;
-        Ok(Self { server, applier, _runtime: runtime, truth, record, _cgroup: cgroup, lab })
+        Ok(Self { server, applier, runtime, truth, record, _cgroup: cgroup, lab })
     }
 
     /// Connections that started on advice so far.
@@ -120,6 +122,15 @@ impl Stage {
     /// What the programs count under this name.
     pub fn count(&self, name: &str) -> u64 {
         self.applier.counts().get(name).copied().unwrap_or_default()
+    }
+
+    /// The next reports of connections that ended; none within a second.
+    pub fn reports(&mut self) -> Vec<ConnectionReport> {
+        let news = self.runtime.block_on(async { timeout(Duration::from_secs(1), self.applier.news()).await });
+        match news {
+            Ok(News::Ended(ended)) => ended.into_iter().map(|ended| ended.report).collect(),
+            Ok(News::Disturbed) | Err(_) => Vec::new(),
+        }
     }
 
     /// Ends it: what the kernel reported of every segment, in order of time. What is still on its way then is not waited for.

@@ -101,6 +101,7 @@ fn batch_of(batch: u64) -> Result<Report> {
         loss_window: None,
         congestion_events: 0,
         ended_in_slow_start: None,
+        careful_resume: None,
     };
     Ok(Report {
         host_name: "web-1".to_owned().try_into()?,

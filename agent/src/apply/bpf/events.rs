@@ -138,6 +138,7 @@ fn ended_of(event: Event) -> Ended {
         loss_window: None,
         congestion_events: 0,
         ended_in_slow_start: None,
+        careful_resume: event.careful_resume,
     };
     Ended { report, at: Instant::now(), urgent: event.first_flight_loss }
 }
@@ -145,7 +146,7 @@ fn ended_of(event: Event) -> Ended {
 // The programs' counters by name.
 
 /// `enum count` of `bpf/tables.h`, in its order.
-pub(super) const NAMES: [&str; 34] = [
+pub(super) const NAMES: [&str; 41] = [
     "started",
     "restarted",
     "control",
@@ -180,6 +181,13 @@ pub(super) const NAMES: [&str; 34] = [
     "bbr_too_high",
     "bbr_too_low",
     "bbr_handed_over",
+    "resume_reconnaissance",
+    "resume_unvalidated",
+    "resume_validating",
+    "resume_safe_retreat",
+    "resume_rtt_mismatch",
+    "resume_in_use",
+    "resume_no_gain",
 ];
 
 /// Adds the programs' counters to `counts`; those that are zero are left out.

@@ -1,4 +1,4 @@
-//! The shapes that agent and programs share, byte by byte: `bpf/tables.h` and `bpf/start.h` on this side.
+//! The shapes that agent and programs share, byte by byte: `bpf/tables.h` and `bpf/inputs.h` on this side.
 //!
 //! Written out by hand in the order of the C structures, which hold no padding; the loader compares every size with the
 //! kernel's, so that a drift between the two is an error and never a wrong window.
@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use libbpf_rs::OpenMapMut;
 use nix::libc::{AF_INET, AF_INET6};
 use spand_proto::network::Network;
+use spand_proto::resume::Phase;
 use spand_proto::start::{Fraction, PacingRule, RttBounds, Shape, StartPolicy, TransferSize};
 use spand_proto::units::Micros;
 
@@ -32,7 +33,7 @@ pub(super) const PREFIX_BYTES: usize = 24;
 /// `struct service`.
 pub(super) const SERVICE_BYTES: usize = 20;
 /// `struct budget`.
-pub(super) const BUDGET_BYTES: usize = 48;
+pub(super) const BUDGET_BYTES: usize = 56;
 /// `struct event`.
 pub(super) const EVENT_BYTES: usize = 96;
 
@@ -179,6 +180,7 @@ pub(super) fn shape(shape: Shape) -> u32 {
         Shape::Measured => 3,
         Shape::OwnThreshold => 4,
         Shape::OwnPaced => 5,
+        Shape::CarefulResume => 6,
     }
 }
 
@@ -237,6 +239,8 @@ pub(super) struct Event {
     pub(super) window_limited: bool,
     /// It met a pause.
     pub(super) paused: bool,
+    /// `enum careful_phase`: the last one before normal congestion control.
+    pub(super) careful_resume: Option<Phase>,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
 }
@@ -276,8 +280,20 @@ impl Event {
             lost_first: flag_at(58)?,
             window_limited: flag_at(59)?,
             paused: flag_at(60)?,
+            careful_resume: careful_phase(*bytes.get(61)?),
             local: SocketAddr::new(address_at(64)?, u16_at(52)?),
             remote: SocketAddr::new(address_at(80)?, u16_at(54)?),
         })
+    }
+}
+
+/// `enum careful_phase`; `None` where Careful Resume was not in use.
+const fn careful_phase(number: u8) -> Option<Phase> {
+    match number {
+        1 => Some(Phase::Reconnaissance),
+        2 => Some(Phase::Unvalidated),
+        3 => Some(Phase::Validating),
+        4 => Some(Phase::SafeRetreat),
+        _ => None,
     }
 }

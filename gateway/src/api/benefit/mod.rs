@@ -168,6 +168,7 @@ mod tests {
             loss_window: None,
             congestion_events: 0,
             ended_in_slow_start: None,
+            careful_resume: None,
         }
     }
 

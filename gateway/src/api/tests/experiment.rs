@@ -82,6 +82,7 @@ fn reported(host: u8, batch: u64) -> Report {
         loss_window: None,
         congestion_events: 0,
         ended_in_slow_start: None,
+        careful_resume: None,
     };
     Report {
         host_name: "web-1".to_owned().try_into().unwrap(),

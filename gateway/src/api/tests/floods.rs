@@ -75,6 +75,7 @@ async fn a_full_report_leaves_others_their_turns() {
         loss_window: None,
         congestion_events: 0,
         ended_in_slow_start: None,
+        careful_resume: None,
     };
     let report = Report {
         host_name: "web-1".to_owned().try_into().unwrap(),

@@ -82,6 +82,7 @@ fn reported() -> Report {
         loss_window: None,
         congestion_events: 0,
         ended_in_slow_start: None,
+        careful_resume: None,
     };
     let refusal = Some(RefusalReason::RttMismatch);
     let refused = ConnectionReport { advised: None, first_flight_loss: None, refusal, ..connection };

@@ -34,6 +34,7 @@ fn quic(remote: u8, window_segments: f64) -> ConnectionReport {
         loss_window: Some(Bytes(Window::from_bytes(window_segments * MSS as f64).unwrap().half_bytes() / 2)),
         congestion_events: 3,
         ended_in_slow_start: Some(false),
+        careful_resume: None,
     }
 }
 

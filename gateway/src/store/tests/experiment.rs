@@ -37,6 +37,7 @@ fn transfer(n: u64) -> ConnectionReport {
         loss_window: None,
         congestion_events: 0,
         ended_in_slow_start: None,
+        careful_resume: None,
     }
 }
 

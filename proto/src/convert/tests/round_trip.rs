@@ -13,6 +13,7 @@ use crate::opening::{LossClock, Opening};
 use crate::push::*;
 use crate::query::{Answer, Query, Question};
 use crate::report::*;
+use crate::resume::Phase;
 use crate::start::{self, Mode, RefusalReason, StartPolicy, StartRequest};
 use crate::units::{Bytes, Micros, Segments, Timestamp, Window};
 use crate::v1;
@@ -218,7 +219,7 @@ prop_compose! {
         arm in proptest::sample::select(vec![None, Some(Arm::Advised), Some(Arm::Control)]),
         advised in proptest::option::of((1..=u32::MAX).prop_map(Segments)),
         refusal in proptest::option::of(proptest::sample::select(RefusalReason::VARIANTS)),
-        paused: bool,
+        (paused, careful_resume) in (any::<bool>(), proptest::option::of(proptest::sample::select(Phase::VARIANTS))),
         transport in proptest::sample::select(vec![Transport::Tcp, Transport::Quic]),
         congestion: (Option<u64>, u32, Option<bool>),
     ) -> ConnectionReport {
@@ -245,6 +246,7 @@ prop_compose! {
             loss_window: congestion.0.map(Bytes),
             congestion_events: congestion.1,
             ended_in_slow_start: congestion.2,
+            careful_resume,
         }
     }
 }

@@ -194,6 +194,31 @@ fn what_a_connection_measures_itself_starts_as_plain_tcp() {
 }
 
 #[test]
+fn careful_resume_starts_as_plain_tcp_and_jumps_to_half_of_the_share_within_every_limit() {
+    let estimate = estimate(60);
+    let policy = StartPolicy { shape: Shape::CarefulResume, ..StartPolicy::CAREFUL };
+    let ask = |policy: &StartPolicy, change: fn(&mut StartRequest<'_>)| {
+        let mut request = request(&estimate);
+        change(&mut request);
+        start(&request, policy).map(|start| (windows(&start), start.pacing, start.account.jump.map(|jump| jump.0)))
+    };
+    let jump = |policy: &StartPolicy, change| ask(policy, change).unwrap().2;
+    assert_eq!(ask(&policy, |_| ()).unwrap(), ((10, NO_THRESHOLD.0), None, Some(30)));
+    assert_eq!(jump(&StartPolicy { cap: Some(Segments(25)), ..policy }, |_| ()), Some(25));
+    assert_eq!(jump(&StartPolicy { fraction: Fraction::try_from(0.25).ok(), ..policy }, |_| ()), Some(15));
+    assert_eq!(jump(&policy, |r| r.snd_wnd = Some(Bytes(28 * MSS.0))), Some(28));
+    assert_eq!(jump(&policy, |r| r.budget = Some(Segments(12))), Some(22));
+    assert_eq!(shaped(&estimate, Shape::Paced, StartPolicy::CAREFUL).account.jump, None);
+    // The RFC's bounds of the round trip, and not those of the policy.
+    let at = |ms: u64| {
+        let request = StartRequest { handshake_rtt: Some(Micros::from_millis(ms)), ..request(&estimate) };
+        start(&request, &policy).map_err(|refusal| refusal.reason())
+    };
+    assert!(at(50).is_ok() && at(1_000).is_ok());
+    assert_eq!((at(49).err(), at(1_001).err()), (Some(RefusalReason::RttMismatch), Some(RefusalReason::RttMismatch)));
+}
+
+#[test]
 fn without_an_opening_there_is_no_start() {
     let estimate = estimate(60);
     for shape in [Shape::Threshold, Shape::Jump, Shape::Measured] {

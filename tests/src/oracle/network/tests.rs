@@ -87,7 +87,7 @@ fn bad_questions_are_refused() {
         ("rule spand paper 1000 1 1", "smallest number of connections is missing"),
         (
             "rule spand paper 1000 1 1 1 leap",
-            "`leap` is not a shape of a start: choose paced, threshold, jump, measured, own_threshold or own_paced",
+            "`leap` is not a shape of a start: choose paced, threshold, jump, measured, own_threshold, own_paced or rfc9959",
         ),
         ("rule spand paper 1000 1 1 1 jump all", "losses count as `episodes` or `each`, not `all`"),
         ("rule spand paper 1000 1 1 1 jump each 1", "`1` is one word too many"),

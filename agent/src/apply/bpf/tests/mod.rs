@@ -1,5 +1,6 @@
 //! The start function in the kernel against the contract's own.
 
+mod careful;
 mod growth;
 mod networks;
 
@@ -19,7 +20,7 @@ use super::layout::{self, Encoder, Place};
 use crate::apply::Inputs;
 
 /// `struct trial` of `spand.bpf.c`: network, transfer, policy, start.
-const TRIAL_BYTES: usize = ANSWER_AT + 32;
+const TRIAL_BYTES: usize = ANSWER_AT + 40;
 /// Where its `struct start` stands: after what is known of the network, the transfer and the policy.
 const ANSWER_AT: usize = layout::NETWORK_BYTES + 56 + layout::POLICY_BYTES;
 
@@ -49,8 +50,8 @@ fn programs_with_room(networks: u32) -> Option<Object> {
     Some(open.load().unwrap())
 }
 
-/// The result of the kernel's function: window, threshold, rate and the limit that clipped, or the refusal's number.
-type Answer = Result<(u32, u32, u64, u32), u32>;
+/// The result of the kernel's function: window, threshold, rate, the limit that clipped and the jump, or the refusal's number.
+type Answer = Result<(u32, u32, u64, u32, u32), u32>;
 
 fn in_kernel(programs: &Object, inputs: &Inputs, request: &StartRequest<'_>, policy: &StartPolicy) -> Answer {
     let (bytes, usual) = match request.size {
@@ -83,7 +84,7 @@ fn in_kernel(programs: &Object, inputs: &Inputs, request: &StartRequest<'_>, pol
     let at = |place: usize| u32::from_ne_bytes(*trial[ANSWER_AT + place..].first_chunk().unwrap());
     let rate = u64::from_ne_bytes(*trial[ANSWER_AT..].first_chunk().unwrap());
     match at(20) {
-        0 => Ok((at(8), at(12), rate, at(16))),
+        0 => Ok((at(8), at(12), rate, at(16), at(32))),
         refusal => Err(refusal),
     }
 }
@@ -107,7 +108,9 @@ fn in_contract(request: &StartRequest<'_>, policy: &StartPolicy) -> Answer {
     };
     match start(request, policy) {
         Ok(start) => {
-            Ok((start.cwnd.0, start.ssthresh.0, start.pacing.map_or(0, |pacing| pacing.rate.0), limit(&start)))
+            let rate = start.pacing.map_or(0, |pacing| pacing.rate.0);
+            let jump = start.account.jump.map_or(0, |jump| jump.0);
+            Ok((start.cwnd.0, start.ssthresh.0, rate, limit(&start), jump))
         }
         Err(refusal) => Err(number(&refusal)),
     }
