@@ -74,6 +74,9 @@ struct spand_start {
 	char reason[48];           // why the start is plain; empty where it is advised
 };
 
+// Whether the sender was in slow start at the end.
+enum spand_slow_start { SPAND_SLOW_START_UNKNOWN, SPAND_SLOW_START_NO, SPAND_SLOW_START_YES };
+
 // What held the sender back at the end.
 enum spand_limited_by { SPAND_LIMIT_UNKNOWN, SPAND_LIMIT_WINDOW, SPAND_LIMIT_RECEIVER, SPAND_LIMIT_APPLICATION };
 
@@ -85,6 +88,7 @@ struct spand_outcome {
 	uint64_t mss_bytes, srtt_us, rtt_min_us;
 	uint32_t first_flight_sent_segments, first_flight_lost_segments;
 	enum spand_limited_by limited_by;
+	enum spand_slow_start ended_in_slow_start;
 };
 
 // A line that is being written, or a place in one that is being read.
@@ -464,6 +468,9 @@ static inline bool spand_ended(struct spand_advice *advice, uint64_t id, bool go
 			     outcome->first_flight_sent_segments, outcome->first_flight_lost_segments);
 	if (outcome->limited_by > SPAND_LIMIT_UNKNOWN && outcome->limited_by <= SPAND_LIMIT_APPLICATION)
 		spand_append(&line, ",\"limited_by\":\"%s\"", limits[outcome->limited_by]);
+	if (outcome->ended_in_slow_start > SPAND_SLOW_START_UNKNOWN && outcome->ended_in_slow_start <= SPAND_SLOW_START_YES)
+		spand_append(&line, ",\"ended_in_slow_start\":%s",
+			     outcome->ended_in_slow_start == SPAND_SLOW_START_YES ? "true" : "false");
 	spand_append(&line, "}}\n");
 	return spand_send(advice, &line);
 }

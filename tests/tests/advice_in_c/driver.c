@@ -18,6 +18,7 @@ static struct spand_outcome all_fields(const struct sockaddr *local)
 	outcome.first_flight_sent_segments = 10;
 	outcome.first_flight_lost_segments = 11;
 	outcome.limited_by = SPAND_LIMIT_RECEIVER;
+	outcome.ended_in_slow_start = SPAND_SLOW_START_NO;
 	return outcome;
 }
 

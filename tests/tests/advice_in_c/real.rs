@@ -111,6 +111,7 @@ fn reports_in_c_carry_every_field() {
         end_window_bytes: Some(3),
         loss_window_bytes: Some(4),
         congestion_events: 5,
+        ended_in_slow_start: Some(false),
         lost_segments: u32::MAX,
         mss_bytes: Some(7),
         srtt_us: Some(8),
