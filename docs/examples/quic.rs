@@ -14,8 +14,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use quinn::rustls::{self, RootCertStore};
 use quinn::{ClientConfig, Connection, Endpoint, Incoming, ServerConfig, TransportConfig};
 use spand_advice::quinn::{Advised, Handle};
 use spand_advice::{Adviser, Question, Ready};
@@ -111,7 +111,7 @@ async fn fetch(address: &str, certificate: &Path, bytes: &str, from: Option<&str
     let bytes: u64 = bytes.parse().context("no number of bytes")?;
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from(std::fs::read(certificate)?))?;
-    let config = quinn::rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     let any = if address.is_ipv4() { "0.0.0.0" } else { "::" };
     let own: IpAddr = from.unwrap_or(any).parse().context("no address to send from")?;
     let mut endpoint = Endpoint::client(SocketAddr::new(own, 0))?;

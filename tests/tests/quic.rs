@@ -4,8 +4,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint, ServerConfig, TransportConfig};
@@ -18,8 +19,13 @@ use spand_agent::applications::{Applications, Heard, report_of};
 use spand_agent::config::Config;
 use spand_agent::policy::{Advice, Connection, Question as Asked};
 use spand_proto::made_up::estimate;
+use spand_proto::network::Network;
 use spand_proto::report::{Arm, ConnectionReport};
-use spand_proto::units::{Bytes, Micros, Segments, Window};
+use spand_proto::resume::Phase;
+use spand_proto::units::{Bytes, BytesPerSecond, Micros, Segments, Window};
+use spand_tests::lab::is_root;
+use spand_tests::lab::path::{PathConfig, Queue};
+use spand_tests::lab::topology::{NetworkPlan, SERVER_V4, Topology};
 
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 /// quinn's own first window.
@@ -159,4 +165,73 @@ async fn without_an_agent_a_connection_starts_as_quinn_does() {
     for base in [Base::Cubic, Base::NewReno] {
         assert_eq!(transfer(&adviser, base).await.windows[0], PLAIN, "{base:?}");
     }
+}
+
+/// A server with Careful Resume behind a path, and one transfer from it: the report, and the packets that were lost.
+fn over_a_path(path: &PathConfig, share_segments: u32) -> ConnectionReport {
+    let network: Network = "198.51.100.0/24".parse().unwrap();
+    let lab = Topology::build(&[NetworkPlan { prefix: network.prefix(), clients: 1, path: *path }]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "[start]\nrule = \"rfc9959\"\n[applications]\nsocket = \"{}\"\n[bpf]\ncontrol_fraction = 0.0\n[holdout]\nfraction = 0.0",
+        folder.path().join("a.sock").display()
+    );
+    let config = Config::parse(&text, Path::new("agent.toml")).unwrap();
+    let clock = Clock::start();
+    let mut agent = Applications::listen(&config, clock).unwrap().unwrap();
+    let now = clock.now();
+    let mut estimate = estimate(network, Window::from_segments(Segments(share_segments), Bytes(1_448)), now);
+    let rtt = Some(Micros::from(path.base_rtt()));
+    (estimate.rtt_min, estimate.rtt_mean) = (rtt, rtt);
+    let advice = Advice { estimate, lease: None, expires: now.after(Micros::from_secs(60)) };
+    let connection = Connection::default();
+    let advice = Some(&advice);
+    agent.offer(&Asked { network, within: None, advice, now, wall_unix_s: 0, paused: false, connection });
+    let quic = env!("CARGO_BIN_EXE_quic");
+    let (server, certificate) = (SocketAddr::new(SERVER_V4.into(), 4_433), folder.path().join("certificate"));
+    let mut serve = lab.server.command(quic);
+    serve.args(["serve", &server.to_string()]).arg(&certificate).arg(folder.path().join("a.sock"));
+    let mut serve = serve.stdout(Stdio::null()).spawn().unwrap();
+    let begin = Instant::now();
+    while !certificate.exists() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "the server does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut last = None;
+    // The first connection makes the server ask for the network.
+    for bytes in ["2000", "1500000"] {
+        let mut fetch = lab.networks[0].namespace.command(quic);
+        let fetch = fetch.args(["fetch", &server.to_string()]).arg(&certificate).arg(bytes).stdout(Stdio::null());
+        assert!(fetch.status().unwrap().success());
+        last = Some(runtime.block_on(async {
+            loop {
+                let heard = tokio::time::timeout(Duration::from_secs(20), agent.hear()).await.expect("a report");
+                if let Heard::Ended(ended) = heard
+                    && !ended.goes_on
+                {
+                    break report_of(&ended, &[SERVER_V4.into()]).unwrap().report;
+                }
+            }
+        }));
+    }
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    last.unwrap()
+}
+
+#[test]
+fn a_connection_resumes_carefully_and_retreats_where_the_jump_does_not_fit() {
+    if !is_root().unwrap() {
+        return;
+    }
+    let way = |kilobytes: u64, one_way_ms: u64, packets: u32| {
+        let rate = BytesPerSecond(kilobytes * 1_000);
+        PathConfig::bottleneck(rate, Duration::from_millis(one_way_ms), Queue::Packets(packets))
+    };
+    let report = over_a_path(&way(1_250, 50, 1_000), 100);
+    assert_eq!(report.careful_resume, Some(Phase::Validating), "{report:?}");
+    assert_eq!(report.retransmitted, Segments(0), "{report:?}");
+    let report = over_a_path(&way(250, 20, 20), 100);
+    assert_eq!(report.careful_resume, Some(Phase::SafeRetreat), "{report:?}");
 }

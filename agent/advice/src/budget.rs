@@ -14,6 +14,9 @@ const PENALTY: Micros = Micros::from_secs(5);
 /// A half of a budget, where no round trip is known.
 const USUAL_RTT: Micros = Micros::from_millis(100);
 
+/// Round trips after which a connection that was to resume carefully does not stand in another one's way.
+const RESUME_ROUNDS: u64 = 8;
+
 /// What starts have reserved. A half lasts two round trips: a first flight ends within it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Budget {
@@ -25,6 +28,8 @@ pub(crate) struct Budget {
     lost: Timestamp,
     lost_by: Option<IpAddr>,
     losses_of_one: u32,
+    /// Until when a connection may resume carefully, where one does.
+    resuming: Timestamp,
 }
 
 /// Segments that one start has reserved.
@@ -66,6 +71,21 @@ impl Budget {
             1 => self.before = self.before.saturating_sub(reservation.segments),
             _ => {}
         }
+    }
+
+    /// Whether a connection resumes carefully.
+    pub(crate) fn is_resuming(&self, now: Timestamp) -> bool {
+        now < self.resuming
+    }
+
+    /// One begins to: within some round trips it has jumped, or does not.
+    pub(crate) fn resume(&mut self, now: Timestamp, rtt: Option<Micros>) {
+        self.resuming = now.after(Micros(rtt.unwrap_or(USUAL_RTT).0.saturating_mul(RESUME_ROUNDS)));
+    }
+
+    /// It is over.
+    pub(crate) fn end_resume(&mut self) {
+        self.resuming = Timestamp::default();
     }
 
     /// The first flight to a client is over.

@@ -41,4 +41,4 @@ pub use message::{
 };
 pub use pace::{Pace, Ready};
 pub use reason::Reason;
-pub use table::{Answer, Counts, Pacing, Question, Start, Table};
+pub use table::{Answer, Counts, Pacing, Question, Resume, Start, Table};

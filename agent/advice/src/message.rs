@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::report::{Arm, LimitedBy};
+use spand_proto::resume::Phase;
 use spand_proto::start::{RefusalReason, StartPolicy};
 use spand_proto::units::{Bytes, Segments, Timestamp};
 
@@ -164,6 +165,12 @@ pub struct Started {
     /// The rate of the first window in bytes per second; absent where it may leave at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s: Option<u64>,
+    /// The window in bytes that the connection may jump to by Careful Resume, once its initial window has arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_window_bytes: Option<u64>,
+    /// The network's round trip in microseconds, which a resumed connection confirms first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_rtt_us: Option<u64>,
     /// For how long the advice holds, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime_us: Option<u64>,
@@ -221,6 +228,9 @@ pub struct Outcome {
     /// Whether the sender was in slow start at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_in_slow_start: Option<bool>,
+    /// The last phase of Careful Resume; absent where it was not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub careful_resume: Option<Phase>,
     /// Payload of a full-sized packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mss_bytes: Option<u64>,

@@ -14,6 +14,8 @@ use quinn_proto::congestion::{
     BbrConfig, Controller, ControllerFactory, ControllerMetrics, CubicConfig, NewRenoConfig,
 };
 use spand_proto::report::LimitedBy;
+use spand_proto::resume::{Ack, CarefulResume, Jump, Phase, Transition};
+use spand_proto::units::Micros;
 
 use crate::{Adviser, Connection, Outcome, Pace, Pacing, Question};
 
@@ -169,6 +171,8 @@ enum Stage {
     Waiting,
     /// The start, until the first congestion event.
     Own(Own),
+    /// Careful Resume, until its last phase is over. In `Reconnaissance` and `Validating` quinn's algorithm goes on.
+    Resume(Resuming),
     /// quinn's algorithm.
     Base,
 }
@@ -182,6 +186,17 @@ struct Own {
     avoiding: Option<(u64, Instant)>,
     /// What New Reno has acknowledged since the last increase.
     acknowledged: u64,
+}
+
+/// A connection that resumes carefully. Positions are the nanoseconds at which packets left.
+#[derive(Clone, Copy, Debug)]
+struct Resuming {
+    machine: CarefulResume,
+    jump: Jump,
+    /// What was acknowledged since acknowledgements were last dealt with, and the newest of it.
+    acked: u64,
+    newest: u64,
+    sent: u64,
 }
 
 /// The first flight of a start.
@@ -207,6 +222,8 @@ struct Met {
     loss_window: Option<u64>,
     srtt: Option<Duration>,
     rtt_min: Option<Duration>,
+    /// The last phase of Careful Resume.
+    resumed: Option<Phase>,
     /// Segments of the first flight that had left when it was over, and those that were lost.
     first_flight: Option<(u32, u32)>,
 }
@@ -264,8 +281,18 @@ impl Started {
             });
             self.handle.set_pace(pace);
             self.flight = Some(Flight { granted: window, began: now, sent: 0, acknowledged: 0, lost: 0 });
-            match start.threshold_bytes {
-                Some(threshold) if self.kind != Base::Bbr => {
+            match (start.resume, start.threshold_bytes) {
+                (Some(resume), _) => {
+                    let jump = Jump {
+                        window: resume.window_bytes / start.mss_bytes.max(1) * mtu,
+                        saved_rtt: resume.rtt.into(),
+                    };
+                    // The initial window ends where the first packets after the handshake do.
+                    let machine = CarefulResume::new(self.base.initial_window(), self.position(now).saturating_add(1));
+                    self.stage = Stage::Resume(Resuming { machine, jump, acked: 0, newest: 0, sent: 0 });
+                    self.base = self.kind.build(None, now, self.mtu);
+                }
+                (None, Some(threshold)) if self.kind != Base::Bbr => {
                     self.stage = Stage::Own(Own { window, threshold, avoiding: None, acknowledged: 0 });
                 }
                 _ => self.base = self.kind.build(Some(window), now, self.mtu),
@@ -298,11 +325,65 @@ impl Started {
         self.met.first_flight = Some((sent, lost));
     }
 
+    /// A moment as a position.
+    fn position(&self, at: Instant) -> u64 {
+        let since = self.met.began.map_or(Duration::ZERO, |began| at.saturating_duration_since(began));
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Careful Resume after a batch of acknowledgements.
+    fn resume(&mut self, now: Instant, flight: u64, app_limited: bool) {
+        let Stage::Resume(mut resuming) = self.stage else { return };
+        let rtt = self.met.srtt.unwrap_or_default();
+        let ack = Ack {
+            now: Micros(self.position(now) / 1_000),
+            acked: std::mem::take(&mut resuming.acked),
+            newest: resuming.newest,
+            sent: resuming.sent.saturating_add(1),
+            flight,
+            rtt: rtt.into(),
+            min_rtt: self.met.rtt_min.unwrap_or_default().into(),
+            recovering: false,
+        };
+        let window = self.base.window();
+        // quinn does not show how much waits, but whether anything does.
+        let waiting = if app_limited { 0 } else { window };
+        let transition = if resuming.machine.may_jump(&ack, waiting, window) {
+            resuming.machine.jump(Some(resuming.jump), &ack, window)
+        } else {
+            resuming.machine.on_ack(&ack)
+        };
+        self.stage = Stage::Resume(resuming);
+        self.enter(transition, now);
+    }
+
+    /// A phase of Careful Resume has begun.
+    fn enter(&mut self, transition: Option<Transition>, now: Instant) {
+        let (Some(transition), Stage::Resume(resuming)) = (transition, self.stage) else { return };
+        self.met.resumed = Some(resuming.machine.ended_in());
+        match (transition.phase, transition.window, transition.ssthresh) {
+            (Phase::Validating, Some(window), _) => self.base = self.kind.build(Some(window), now, self.mtu),
+            (Phase::Normal, _, Some(threshold)) if self.kind != Base::Bbr => {
+                let window = resuming.machine.window();
+                let threshold = threshold.max(window);
+                self.stage = Stage::Own(Own { window, threshold, avoiding: None, acknowledged: 0 });
+            }
+            (Phase::Normal, window, threshold) => {
+                let window = window.or(threshold.map(|_| resuming.machine.window()));
+                if window.is_some() {
+                    self.base = self.kind.build(window, now, self.mtu);
+                }
+                self.stage = Stage::Base;
+            }
+            _ => {}
+        }
+    }
+
     /// Whether the window grows by slow start; `None` of an algorithm without a threshold.
     fn is_in_slow_start(&self) -> Option<bool> {
         match &self.stage {
             Stage::Own(own) => Some(own.window < own.threshold),
-            Stage::Waiting | Stage::Base => {
+            Stage::Waiting | Stage::Base | Stage::Resume(_) => {
                 let metrics = self.base.metrics();
                 metrics.ssthresh.map(|threshold| metrics.congestion_window < threshold)
             }
@@ -326,6 +407,7 @@ impl Started {
             loss_window_bytes: met.loss_window,
             congestion_events: met.events,
             ended_in_slow_start: self.is_in_slow_start(),
+            careful_resume: met.resumed,
             mss_bytes: Some(self.mtu.into()),
             srtt_us: met.srtt.map(us),
             rtt_min_us: met.rtt_min.map(us),
@@ -355,6 +437,10 @@ impl Controller for Started {
         if let Some(flight) = &mut self.flight {
             flight.sent += bytes;
         }
+        let position = self.position(now);
+        if let Stage::Resume(resuming) = &mut self.stage {
+            resuming.sent = position;
+        }
         self.base.on_sent(now, bytes, last_packet_number);
     }
 
@@ -377,7 +463,15 @@ impl Controller for Started {
         {
             flight.acknowledged += bytes;
         }
+        let position = self.position(sent);
         match &mut self.stage {
+            Stage::Resume(resuming) => {
+                resuming.acked += bytes;
+                resuming.newest = resuming.newest.max(position);
+                if !resuming.machine.phase().holds_window() {
+                    self.base.on_ack(now, sent, bytes, app_limited, rtt);
+                }
+            }
             Stage::Own(own) => {
                 if !app_limited {
                     own.on_ack(bytes, now, rtt.get(), self.mtu.into(), self.kind);
@@ -390,6 +484,7 @@ impl Controller for Started {
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, largest_packet_num_acked: Option<u64>) {
         self.base.on_end_acks(now, in_flight, app_limited, largest_packet_num_acked);
+        self.resume(now, in_flight, app_limited);
     }
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, is_persistent_congestion: bool, lost_bytes: u64) {
@@ -410,6 +505,16 @@ impl Controller for Started {
         {
             flight.lost += lost_bytes;
         }
+        if let Stage::Resume(mut resuming) = self.stage {
+            let phase = resuming.machine.phase();
+            let transition = resuming.machine.on_congestion(resuming.sent.saturating_add(1));
+            self.stage = Stage::Resume(resuming);
+            self.enter(transition, now);
+            if phase != Phase::Reconnaissance && !is_persistent_congestion {
+                self.end_flight();
+                return;
+            }
+        }
         if let Stage::Own(own) = self.stage {
             // quinn's algorithm goes on as if the window had always been its own.
             self.base = self.kind.build(Some(own.window), now, self.mtu);
@@ -427,14 +532,15 @@ impl Controller for Started {
     fn window(&self) -> u64 {
         match &self.stage {
             Stage::Own(own) => own.window,
-            Stage::Waiting | Stage::Base => self.base.window(),
+            Stage::Resume(resuming) if resuming.machine.phase().holds_window() => resuming.machine.window(),
+            Stage::Resume(_) | Stage::Waiting | Stage::Base => self.base.window(),
         }
     }
 
     fn metrics(&self) -> ControllerMetrics {
         let mut metrics = self.base.metrics();
+        metrics.congestion_window = self.window();
         if let Stage::Own(own) = &self.stage {
-            metrics.congestion_window = own.window;
             metrics.ssthresh = Some(own.threshold);
         }
         metrics
@@ -444,7 +550,7 @@ impl Controller for Started {
     fn clone_box(&self) -> Box<dyn Controller> {
         match &self.stage {
             Stage::Own(own) => self.kind.build(Some(own.window), Instant::now(), self.mtu),
-            Stage::Waiting | Stage::Base => self.base.clone_box(),
+            Stage::Resume(_) | Stage::Waiting | Stage::Base => self.base.clone_box(),
         }
     }
 

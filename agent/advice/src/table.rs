@@ -81,8 +81,19 @@ pub struct Start {
     pub share_bytes: u64,
     /// What the start is made of.
     pub shape: Shape,
+    /// What the connection may jump to by Careful Resume (RFC 9959), once its initial window has arrived; the window is then the host's own.
+    pub resume: Option<Resume>,
     /// For how long the advice holds: a connection that sends its first data later asks again.
     pub lifetime: Duration,
+}
+
+/// Saved parameters of Careful Resume.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Resume {
+    /// The window of the jump.
+    pub window_bytes: u64,
+    /// The round trip of the network.
+    pub rtt: Duration,
 }
 
 /// The spreading of a first window.
@@ -337,7 +348,12 @@ impl Table {
             Ok(start) => start,
             Err(refusal) => return compared(Reason::Refused(refusal.reason())),
         };
-        let above = start.cwnd.0.saturating_sub(settings.initial_window.0);
+        // One connection to a network jumps at a time (RFC 9959): others begin as the host does.
+        let jump = start.account.jump.filter(|_| !budget.is_resuming(now));
+        if jump.is_some() {
+            budget.resume(now, rtt);
+        }
+        let above = start.cwnd.max(jump.unwrap_or_default()).0.saturating_sub(settings.initial_window.0);
         let reservation = (above > 0).then(|| budget.reserve(above));
         let mss = start.mss;
         let start = Start {
@@ -350,6 +366,7 @@ impl Table {
             mss_bytes: mss.0,
             share_bytes: start.account.share.bytes(mss).0,
             shape: start.account.shape,
+            resume: jump.zip(rtt).map(|(jump, rtt)| Resume { window_bytes: jump.bytes(mss).0, rtt: rtt.into() }),
             lifetime: offer.expires.since(now).into(),
         };
         Answer { start: Ok(start), arm: Some(arm), network: Some(network), reservation, watch: None, unwatch: None }
@@ -361,6 +378,9 @@ impl Table {
         let Some((_, budget)) = answer.network.and_then(|network| self.offers.get_mut(&network)) else { return };
         let Some(reservation) = answer.reservation.take() else { return };
         budget.release(reservation);
+        if resumes(answer) {
+            budget.end_resume();
+        }
         if let Some((sent, lost)) = flight {
             budget.on_first_flight(client, lost > sent / 2, now);
         }
@@ -390,6 +410,10 @@ impl Answer {
             outcome: *outcome,
         }
     }
+}
+
+fn resumes(answer: &Answer) -> bool {
+    answer.start.as_ref().is_ok_and(|start| start.resume.is_some())
 }
 
 fn length(network: Network) -> (bool, Reverse<u8>) {

@@ -48,7 +48,7 @@ pub fn report_of(ended: &Ended, addresses: &[IpAddr]) -> Option<apply::Ended> {
         loss_window: outcome.loss_window_bytes.map(Bytes),
         congestion_events: outcome.congestion_events,
         ended_in_slow_start: outcome.ended_in_slow_start,
-        careful_resume: None,
+        careful_resume: outcome.careful_resume,
     };
     Some(apply::Ended { report, at: Instant::now(), urgent: ended.goes_on })
 }

@@ -404,6 +404,7 @@ impl Desk {
 }
 
 fn started(id: u64, answer: &Answer) -> Started {
+    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     match &answer.start {
         Err(reason) => Started {
             id,
@@ -413,6 +414,8 @@ fn started(id: u64, answer: &Answer) -> Started {
             threshold_bytes: None,
             burst_bytes: None,
             rate_bytes_per_s: None,
+            resume_window_bytes: None,
+            resume_rtt_us: None,
             lifetime_us: None,
         },
         Ok(start) => Started {
@@ -423,7 +426,9 @@ fn started(id: u64, answer: &Answer) -> Started {
             threshold_bytes: start.threshold_bytes,
             burst_bytes: start.pacing.map(|pacing| pacing.burst_bytes),
             rate_bytes_per_s: start.pacing.map(|pacing| pacing.bytes_per_s),
-            lifetime_us: Some(u64::try_from(start.lifetime.as_micros()).unwrap_or(u64::MAX)),
+            resume_window_bytes: start.resume.map(|resume| resume.window_bytes),
+            resume_rtt_us: start.resume.map(|resume| us(resume.rtt)),
+            lifetime_us: Some(us(start.lifetime)),
         },
     }
 }
