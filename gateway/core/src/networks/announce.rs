@@ -12,6 +12,7 @@ use super::{Entry, NetworkTable};
 use crate::config::WindowConfig;
 use crate::estimate::NoEstimate;
 use crate::types::WindowSample;
+use crate::window::record::NetworkRecord;
 
 /// Shortest time between two evaluations of a network to which only round-trip times come.
 const RTT_LOOK: Micros = Micros::from_secs(1);
@@ -243,7 +244,8 @@ impl Entry {
 
     /// Shortest time between two evaluations for samples.
     pub(super) fn sample_look(&self) -> Micros {
-        let contributions = self.records().map(|record| record.contributions.len() as u64).sum();
+        let reported = self.reported().map_or(0, |record| record.contributions.len());
+        let contributions = (self.evaluated().contributions.len() + reported) as u64;
         SAMPLE_LOOK.max(Micros(CONTRIBUTION_LOOK.0.saturating_mul(contributions)))
     }
 
@@ -252,10 +254,13 @@ impl Entry {
         let refresh =
             self.announced.filter(|_| self.has_new_samples).map(|announced| announced.at.after(config.refresh));
         // Just after the age limit, at which an estimate still holds.
-        let of_records = self.records().flat_map(|record| {
+        let of = |record: &NetworkRecord| {
             let expires = record.newest_sample.map(|newest| newest.after(config.max_age).after(Micros(1)));
             [record.next_aged(config), expires.filter(|_| self.announced.is_some())]
-        });
-        of_records.chain([self.traffic.next_aged(config), refresh]).flatten().min()
+        };
+        let [aged, expires] = of(self.evaluated());
+        let [reported_aged, reported_expires] = self.reported().map_or([None; 2], of);
+        let all = [aged, expires, self.traffic.next_aged(config), refresh, reported_aged, reported_expires];
+        all.into_iter().flatten().min()
     }
 }

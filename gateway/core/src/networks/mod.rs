@@ -449,9 +449,11 @@ impl NetworkTable {
     fn account(&mut self, slot: Slot) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let live = entry.live.as_ref().map_or(0, |live| live.held_bytes());
-        let foreign = entry.foreign().map_or(0, Foreign::held_bytes);
-        let held =
-            bytes(entry.record.held_bytes() + entry.traffic.held_bytes() + live + foreign + entry.reported_bytes());
+        let beside = match entry.shared {
+            Some(_) => entry.foreign().map_or(0, Foreign::held_bytes) + entry.reported_bytes(),
+            None => 0,
+        };
+        let held = bytes(entry.record.held_bytes() + entry.traffic.held_bytes() + live + beside);
         if held == entry.held {
             return;
         }
