@@ -1,7 +1,9 @@
 //! Files over QUIC, with quinn: a server whose connections start on the agent's advice, and a client.
 //!
-//!     quic serve ADDRESS:PORT CERTIFICATE [SOCKET]     # SOCKET: that of the agent; without one, quinn's own start
-//!     quic fetch ADDRESS:PORT CERTIFICATE BYTES [FROM] # prints bytes, port and times
+//! ```text
+//! quic serve ADDRESS:PORT CERTIFICATE [SOCKET]      SOCKET: that of the agent; without one, quinn's own start
+//! quic fetch ADDRESS:PORT CERTIFICATE BYTES [FROM]  prints bytes, port and times
+//! ```
 //!
 //! The server makes a certificate for `localhost` and writes it to CERTIFICATE, where the client finds it. For each connection that ended
 //! it prints a line of JSON: `remote`, `sent_packets`, `lost_packets` and `congestion_events`.

@@ -148,9 +148,9 @@ fn a_loss_of_what_was_not_validated_leads_to_safe_retreat() {
         );
         // The path drains first, and what leaves then fits the window.
         assert!(flight(&rows[lost - 1]) > window + 10, "{base}: a retreat from more");
-        for pair in rows[lost..over].windows(2) {
-            let most = flight(&pair[0]).max(window);
-            assert!(flight(&pair[1]) <= most, "{base}: {} in flight after {most}", flight(&pair[1]));
+        let flights: Vec<u32> = rows[lost..over].iter().map(flight).collect();
+        for (before, after) in flights.iter().zip(&flights[1..]) {
+            assert!(after <= before.max(&window), "{base}: {after} in flight after {before}");
         }
         let grown = delivered(repaired) - delivered(&rows[over - 1]);
         assert!(repaired.cwnd.unwrap() <= window + grown, "{base}: {repaired:?}");

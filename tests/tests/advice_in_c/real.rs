@@ -112,6 +112,8 @@ fn reports_in_c_carry_every_field() {
         loss_window_bytes: Some(4),
         congestion_events: 5,
         ended_in_slow_start: Some(false),
+        // Its client has no Careful Resume.
+        careful_resume: None,
         lost_segments: u32::MAX,
         mss_bytes: Some(7),
         srtt_us: Some(8),

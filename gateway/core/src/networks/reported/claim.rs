@@ -168,6 +168,7 @@ mod tests {
             loss_window: Some(Bytes(36_000)),
             congestion_events: 2,
             ended_in_slow_start: Some(false),
+            careful_resume: None,
         }
     }
 

@@ -36,6 +36,7 @@ fn lost(host: u32, remote: u8, segments: f64, at: Timestamp) -> ReportedConnecti
         loss_window: Some(Bytes(Window::from_bytes((segments + 1.0) * MSS).unwrap().half_bytes() / 2)),
         congestion_events: 2,
         ended_in_slow_start: Some(false),
+        careful_resume: None,
     };
     ReportedConnection { reporter: host.into(), arrived: at, report }
 }
