@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use spand_proto::network::Network;
+use spand_proto::report::Arm;
 use spand_proto::units::{Micros, Timestamp};
 
 use crate::message::{MOST_LINE_BYTES, Outcome, SILENCE, ToAgent, ToApplication, VERSION};
@@ -104,9 +105,11 @@ impl Adviser {
         let answer = {
             let mut held = self.inner.held();
             let now = held.now();
-            held.table.start(question, now)
+            let answer = held.table.start(question, now);
+            // In the order of the answers: another thread's request must not overtake this one's.
+            self.inner.ask(&answer);
+            answer
         };
-        self.inner.ask(&answer);
         Connection { inner: Arc::clone(&self.inner), question: *question, answer, reported: false }
     }
 
@@ -271,6 +274,8 @@ impl Inner {
         let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(UnixStream::try_clone);
         let written = stream.and_then(Result::ok).is_some_and(|stream| write_line(&stream, line).is_some());
         if !written {
+            // Half a line would spoil the next one.
+            self.hang_up();
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
         written
@@ -317,10 +322,22 @@ impl Connection {
         }
     }
 
+    /// Whether the connection may jump now by Careful Resume (RFC 9959): one connection to a network at a time, while the advice holds.
+    pub fn may_resume(&mut self) -> bool {
+        let mut held = self.inner.held();
+        let now = held.now();
+        held.table.may_resume(&mut self.answer, self.question.destination.ip().to_canonical(), now)
+    }
+
+    /// Careful Resume is over (RFC 9959): the connection jumped and was validated, did not jump, or retreated.
+    pub fn resumed(&mut self, has_retreated: bool) {
+        self.inner.held().table.resumed(&mut self.answer, has_retreated);
+    }
+
     /// The connection is over.
     pub fn report(mut self, outcome: &Outcome) {
         self.reported = true;
-        self.over(None);
+        self.over(outcome.first_flight_sent_segments.zip(outcome.first_flight_lost_segments));
         self.send(outcome, false);
     }
 
@@ -333,6 +350,11 @@ impl Connection {
     fn send(&self, outcome: &Outcome, goes_on: bool) {
         let ended: Ended = self.answer.report(&self.question, outcome, goes_on);
         self.inner.send(ToAgent::Ended(ended));
+    }
+
+    /// Its arm of the comparison, for a connection that asks again.
+    pub const fn arm(&self) -> Option<Arm> {
+        self.answer.arm
     }
 
     /// The network that the start is about.

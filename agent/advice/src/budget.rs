@@ -14,7 +14,7 @@ const PENALTY: Micros = Micros::from_secs(5);
 /// A half of a budget, where no round trip is known.
 const USUAL_RTT: Micros = Micros::from_millis(100);
 
-/// Round trips after which a connection that was to resume carefully does not stand in another one's way.
+/// Round trips after which a jump does not stand in another one's way, whatever became of its connection.
 const RESUME_ROUNDS: u64 = 8;
 
 /// What starts have reserved. A half lasts two round trips: a first flight ends within it.
@@ -22,6 +22,8 @@ const RESUME_ROUNDS: u64 = 8;
 pub(crate) struct Budget {
     now: u32,
     before: u32,
+    /// Which of those that the table has made it is: a reservation of an earlier one does not count in this one.
+    era: u64,
     turned: Timestamp,
     turns: u64,
     losses: u32,
@@ -30,16 +32,29 @@ pub(crate) struct Budget {
     losses_of_one: u32,
     /// Until when a connection may resume carefully, where one does.
     resuming: Timestamp,
+    claims: u64,
+}
+
+/// The right of one connection to jump.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Claim {
+    era: u64,
+    number: u64,
 }
 
 /// Segments that one start has reserved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reservation {
+    era: u64,
     segments: u32,
     turn: u64,
 }
 
 impl Budget {
+    pub(crate) fn of_era(era: u64) -> Self {
+        Self { era, ..Self::default() }
+    }
+
     fn turn(&mut self, now: Timestamp, rtt: Option<Micros>) {
         let half = Micros(rtt.filter(|rtt| rtt.0 > 0).unwrap_or(USUAL_RTT).0.saturating_mul(2));
         let passed = now.since(self.turned);
@@ -61,31 +76,37 @@ impl Budget {
     /// Reserves segments above the initial window.
     pub(crate) fn reserve(&mut self, segments: u32) -> Reservation {
         self.now = self.now.saturating_add(segments);
-        Reservation { segments, turn: self.turns }
+        Reservation { era: self.era, segments, turn: self.turns }
     }
 
     /// Gives them back, where their half is not over.
     pub(crate) fn release(&mut self, reservation: Reservation) {
-        match self.turns - reservation.turn {
+        if reservation.era != self.era {
+            return;
+        }
+        match self.turns.saturating_sub(reservation.turn) {
             0 => self.now = self.now.saturating_sub(reservation.segments),
             1 => self.before = self.before.saturating_sub(reservation.segments),
             _ => {}
         }
     }
 
-    /// Whether a connection resumes carefully.
-    pub(crate) fn is_resuming(&self, now: Timestamp) -> bool {
-        now < self.resuming
-    }
-
-    /// One begins to: within some round trips it has jumped, or does not.
-    pub(crate) fn resume(&mut self, now: Timestamp, rtt: Option<Micros>) {
+    /// A connection jumps by Careful Resume, where no other one does.
+    pub(crate) fn claim(&mut self, now: Timestamp, rtt: Option<Micros>) -> Option<Claim> {
+        if now < self.resuming {
+            return None;
+        }
         self.resuming = now.after(Micros(rtt.unwrap_or(USUAL_RTT).0.saturating_mul(RESUME_ROUNDS)));
+        self.claims += 1;
+        Some(Claim { era: self.era, number: self.claims })
     }
 
-    /// It is over.
-    pub(crate) fn end_resume(&mut self) {
-        self.resuming = Timestamp::default();
+    /// It is validated or has retreated; no other one jumps before `until`.
+    pub(crate) fn end_claim(&mut self, claim: Claim, until: Timestamp) {
+        let is_own = claim == Claim { era: self.era, number: self.claims };
+        if is_own || until > self.resuming {
+            self.resuming = until;
+        }
     }
 
     /// The first flight to a client is over.

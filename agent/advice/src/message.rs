@@ -165,12 +165,6 @@ pub struct Started {
     /// The rate of the first window in bytes per second; absent where it may leave at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s: Option<u64>,
-    /// The window in bytes that the connection may jump to by Careful Resume, once its initial window has arrived.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resume_window_bytes: Option<u64>,
-    /// The network's round trip in microseconds, which a resumed connection confirms first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resume_rtt_us: Option<u64>,
     /// For how long the advice holds, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime_us: Option<u64>,

@@ -193,6 +193,10 @@ struct Own {
 struct Resuming {
     machine: CarefulResume,
     jump: Jump,
+    /// The position at which the start was given: what left before belongs to the handshake.
+    began: u64,
+    /// What is not acknowledged yet of the initial window.
+    initial_left: u64,
     /// What was acknowledged since acknowledgements were last dealt with, and the newest of it.
     acked: u64,
     newest: u64,
@@ -262,7 +266,8 @@ impl Started {
     fn ask(&mut self, now: Instant, rtt: Duration) {
         self.asked_bytes = self.handle.bytes();
         // In segments of the estimate's size: a queue that holds N of them holds no more of quinn's first packets, which are smaller.
-        let question = Question { bytes: self.asked_bytes, ..self.question.rtt(rtt) };
+        let arm = self.connection.as_ref().and_then(Connection::arm);
+        let question = Question { bytes: self.asked_bytes, arm, ..self.question.rtt(rtt) };
         self.handle.set_pace(None);
         // What an earlier answer reserved is free again.
         self.connection = None;
@@ -282,19 +287,29 @@ impl Started {
             self.handle.set_pace(pace);
             self.flight = Some(Flight { granted: window, began: now, sent: 0, acknowledged: 0, lost: 0 });
             match (start.resume, start.threshold_bytes) {
-                (Some(resume), _) => {
+                (Some(resume), _) if self.kind != Base::Bbr => {
                     let jump = Jump {
                         window: resume.window_bytes / start.mss_bytes.max(1) * mtu,
                         saved_rtt: resume.rtt.into(),
                     };
-                    // The initial window ends where the first packets after the handshake do.
-                    let machine = CarefulResume::new(self.base.initial_window(), self.position(now).saturating_add(1));
-                    self.stage = Stage::Resume(Resuming { machine, jump, acked: 0, newest: 0, sent: 0 });
+                    // Its first flight is the host's own.
+                    self.flight = None;
+                    let machine = CarefulResume::new(self.base.initial_window(), self.position(now));
+                    self.stage = Stage::Resume(Resuming {
+                        machine,
+                        jump,
+                        began: self.position(now),
+                        initial_left: self.base.initial_window(),
+                        acked: 0,
+                        newest: 0,
+                        sent: 0,
+                    });
                     self.base = self.kind.build(None, now, self.mtu);
                 }
                 (None, Some(threshold)) if self.kind != Base::Bbr => {
                     self.stage = Stage::Own(Own { window, threshold, avoiding: None, acknowledged: 0 });
                 }
+                _ if start.shape.keeps_window() => {}
                 _ => self.base = self.kind.build(Some(window), now, self.mtu),
             }
         }
@@ -348,8 +363,9 @@ impl Started {
         let window = self.base.window();
         // quinn does not show how much waits, but whether anything does.
         let waiting = if app_limited { 0 } else { window };
-        let transition = if resuming.machine.may_jump(&ack, waiting, window) {
-            resuming.machine.jump(Some(resuming.jump), &ack, window)
+        let transition = if resuming.initial_left == 0 && resuming.machine.may_jump(&ack, waiting, window) {
+            let may = self.connection.as_mut().is_some_and(Connection::may_resume);
+            resuming.machine.jump(may.then_some(resuming.jump), &ack, window)
         } else {
             resuming.machine.on_ack(&ack)
         };
@@ -361,6 +377,11 @@ impl Started {
     fn enter(&mut self, transition: Option<Transition>, now: Instant) {
         let (Some(transition), Stage::Resume(resuming)) = (transition, self.stage) else { return };
         self.met.resumed = Some(resuming.machine.ended_in());
+        if matches!(transition.phase, Phase::Normal | Phase::SafeRetreat)
+            && let Some(connection) = &mut self.connection
+        {
+            connection.resumed(resuming.machine.ended_in() == Phase::SafeRetreat);
+        }
         match (transition.phase, transition.window, transition.ssthresh) {
             (Phase::Validating, Some(window), _) => self.base = self.kind.build(Some(window), now, self.mtu),
             (Phase::Normal, _, Some(threshold)) if self.kind != Base::Bbr => {
@@ -467,7 +488,10 @@ impl Controller for Started {
         match &mut self.stage {
             Stage::Resume(resuming) => {
                 resuming.acked += bytes;
-                resuming.newest = resuming.newest.max(position);
+                if position >= resuming.began {
+                    resuming.initial_left = resuming.initial_left.saturating_sub(bytes);
+                }
+                resuming.newest = resuming.newest.max(position.saturating_add(1));
                 if !resuming.machine.phase().holds_window() {
                     self.base.on_ack(now, sent, bytes, app_limited, rtt);
                 }
@@ -491,7 +515,8 @@ impl Controller for Started {
         let (window, in_slow_start) = (self.window(), self.is_in_slow_start());
         let met = &mut self.met;
         met.lost += lost_bytes;
-        if met.recovery.is_none_or(|since| sent > since) {
+        let is_new = met.recovery.is_none_or(|since| sent > since);
+        if is_new {
             met.recovery = Some(now);
             met.events += 1;
             // BBR has no threshold: its first event is taken for one of slow start.
@@ -507,13 +532,20 @@ impl Controller for Started {
         }
         if let Stage::Resume(mut resuming) = self.stage {
             let phase = resuming.machine.phase();
-            let transition = resuming.machine.on_congestion(resuming.sent.saturating_add(1));
+            let retreat = resuming.machine.on_congestion(resuming.sent.saturating_add(1));
+            let timeout = is_persistent_congestion.then(|| resuming.machine.on_timeout()).flatten();
+            let transition = timeout.or(retreat);
             self.stage = Stage::Resume(resuming);
             self.enter(transition, now);
             if phase != Phase::Reconnaissance && !is_persistent_congestion {
                 self.end_flight();
                 return;
             }
+        }
+        if matches!(self.stage, Stage::Own(_)) && !is_new && !is_persistent_congestion {
+            // Of the event that the window has been reduced for already.
+            self.end_flight();
+            return;
         }
         if let Stage::Own(own) = self.stage {
             // quinn's algorithm goes on as if the window had always been its own.

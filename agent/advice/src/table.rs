@@ -14,9 +14,12 @@ use spand_proto::report::Arm;
 use spand_proto::start::{NO_THRESHOLD, RefusalReason, Shape, StartRequest, TransferSize, start_within};
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
-use crate::budget::{Budget, Reservation};
+use crate::budget::{Budget, Claim, Reservation};
 use crate::message::{Offer, Outcome, Settings, ToApplication};
 use crate::{Ended, Reason};
+
+/// Time after which a network that is still not known is asked for again.
+const ASK_AGAIN: Micros = Micros::from_secs(1);
 
 /// A connection that is about to start.
 #[derive(Clone, Copy, Debug)]
@@ -31,12 +34,14 @@ pub struct Question {
     pub rtt: Option<Duration>,
     /// Payload of a full-sized packet, where it is known; else that of the estimate.
     pub mss_bytes: Option<u64>,
+    /// The arm that the connection was drawn for, where it has asked before.
+    pub arm: Option<Arm>,
 }
 
 impl Question {
     /// About a connection of which nothing but its other end is known.
     pub const fn of(destination: SocketAddr) -> Self {
-        Self { destination, local: None, bytes: None, rtt: None, mss_bytes: None }
+        Self { destination, local: None, bytes: None, rtt: None, mss_bytes: None, arm: None }
     }
 
     /// With the host's end.
@@ -115,6 +120,7 @@ pub struct Answer {
     /// The network that it is about.
     pub(crate) network: Option<Network>,
     reservation: Option<Reservation>,
+    claim: Option<Claim>,
     /// What the agent must be asked to send, and to send no more.
     pub(crate) watch: Option<IpAddr>,
     pub(crate) unwatch: Option<Network>,
@@ -143,6 +149,7 @@ pub struct Table {
     /// The watched ones by the time of their last question.
     order: BTreeMap<u64, Network>,
     turn: u64,
+    eras: u64,
     drawn: u64,
     counts: Counts,
 }
@@ -150,6 +157,7 @@ pub struct Table {
 #[derive(Debug)]
 struct Watched {
     turn: u64,
+    asked: Timestamp,
     nothing: Option<Reason>,
 }
 
@@ -164,6 +172,7 @@ impl Table {
             watched: HashMap::new(),
             order: BTreeMap::new(),
             turn: 0,
+            eras: 0,
             drawn: 0,
             counts: Counts::default(),
         }
@@ -202,7 +211,8 @@ impl Table {
             return;
         }
         *self.lengths.entry(length(network)).or_default() += 1;
-        self.offers.insert(network, (offer, Budget::default()));
+        self.eras += 1;
+        self.offers.insert(network, (offer, Budget::of_era(self.eras)));
     }
 
     fn remove(&mut self, network: Network) {
@@ -219,8 +229,8 @@ impl Table {
 
     /// Forgets everything: the agent is gone.
     pub fn clear(&mut self) {
-        let (limit, counts) = (self.limit, self.counts);
-        *self = Self { counts, ..Self::new(limit) };
+        let (limit, counts, eras, drawn) = (self.limit, self.counts, self.eras, self.drawn);
+        *self = Self { counts, eras, drawn, ..Self::new(limit) };
     }
 
     /// Whether the agent is there.
@@ -259,19 +269,25 @@ impl Table {
         let Some(settings) = self.settings else {
             return Answer::plain(Reason::AgentGone);
         };
-        let (watch, unwatch) = self.touch(address);
+        let (mut watch, unwatch) = self.touch(address, now);
         let answer = self.decide(question, address, &settings, now);
+        if let (Err(Reason::NotKnownYet), Some(watched)) = (&answer.start, self.watched.get_mut(&Network::of(address)))
+            && now.since(watched.asked) >= ASK_AGAIN
+        {
+            // The line may have been lost.
+            (watched.asked, watch) = (now, true);
+        }
         self.counts.advised += u64::from(answer.start.is_ok());
         Answer { watch: watch.then_some(address), unwatch, ..answer }
     }
 
     /// Counts the address's network as asked for, without a question.
     pub fn watch(&mut self, address: IpAddr) {
-        self.touch(address.to_canonical());
+        self.touch(address.to_canonical(), Timestamp::default());
     }
 
     /// Counts the address's network as asked for now. Whether that is new, and what went so that it has room.
-    fn touch(&mut self, address: IpAddr) -> (bool, Option<Network>) {
+    fn touch(&mut self, address: IpAddr, now: Timestamp) -> (bool, Option<Network>) {
         let network = Network::of(address);
         self.turn += 1;
         let turn = self.turn;
@@ -290,7 +306,7 @@ impl Table {
             self.counts.evicted += 1;
             gone = Some(oldest);
         }
-        self.watched.insert(network, Watched { turn, nothing: None });
+        self.watched.insert(network, Watched { turn, asked: now, nothing: None });
         self.order.insert(turn, network);
         (true, gone)
     }
@@ -310,8 +326,13 @@ impl Table {
             let watched = self.watched.get(&Network::of(address));
             return Answer::plain(watched.and_then(|watched| watched.nothing).unwrap_or(Reason::NotKnownYet));
         };
-        self.drawn += 1;
-        let is_control = draw(settings.seed, self.drawn) < settings.control_fraction;
+        let is_control = match question.arm {
+            Some(arm) => arm == Arm::Control,
+            None => {
+                self.drawn += 1;
+                draw(settings.seed, self.drawn) < settings.control_fraction
+            }
+        };
         let Some((offer, budget)) = self.offers.get_mut(&network) else { return Answer::plain(Reason::NotKnownYet) };
         let plain = |reason: Reason| Answer { network: Some(network), ..Answer::plain(reason) };
         if offer.expires <= now {
@@ -348,12 +369,8 @@ impl Table {
             Ok(start) => start,
             Err(refusal) => return compared(Reason::Refused(refusal.reason())),
         };
-        // One connection to a network jumps at a time (RFC 9959): others begin as the host does.
-        let jump = start.account.jump.filter(|_| !budget.is_resuming(now));
-        if jump.is_some() {
-            budget.resume(now, rtt);
-        }
-        let above = start.cwnd.max(jump.unwrap_or_default()).0.saturating_sub(settings.initial_window.0);
+        let jump = start.account.jump.filter(|jump| *jump > settings.initial_window);
+        let above = start.cwnd.0.saturating_sub(settings.initial_window.0);
         let reservation = (above > 0).then(|| budget.reserve(above));
         let mss = start.mss;
         let start = Start {
@@ -369,27 +386,79 @@ impl Table {
             resume: jump.zip(rtt).map(|(jump, rtt)| Resume { window_bytes: jump.bytes(mss).0, rtt: rtt.into() }),
             lifetime: offer.expires.since(now).into(),
         };
-        Answer { start: Ok(start), arm: Some(arm), network: Some(network), reservation, watch: None, unwatch: None }
+        Answer {
+            start: Ok(start),
+            arm: Some(arm),
+            network: Some(network),
+            reservation,
+            ..Answer::plain(Reason::Expired)
+        }
     }
 
     /// The first flight of an answered connection is over, with the segments that had left and those of them that were lost; or the
     /// connection is. What it reserved is free again.
     pub fn over(&mut self, answer: &mut Answer, client: IpAddr, flight: Option<(u32, u32)>, now: Timestamp) {
         let Some((_, budget)) = answer.network.and_then(|network| self.offers.get_mut(&network)) else { return };
+        if let Some(claim) = answer.claim.take() {
+            budget.end_claim(claim, Timestamp::default());
+        }
         let Some(reservation) = answer.reservation.take() else { return };
         budget.release(reservation);
-        if resumes(answer) {
-            budget.end_resume();
-        }
         if let Some((sent, lost)) = flight {
             budget.on_first_flight(client, lost > sent / 2, now);
         }
     }
 }
 
+impl Table {
+    /// Whether an answered connection may jump now by Careful Resume: the advice holds still, no other connection to the network jumps,
+    /// and the budget has room, which is reserved.
+    pub fn may_resume(&mut self, answer: &mut Answer, client: IpAddr, now: Timestamp) -> bool {
+        let (Some(settings), Ok(start)) = (self.settings, answer.start) else { return false };
+        let Some((offer, budget)) = answer.network.and_then(|network| self.offers.get_mut(&network)) else {
+            return false;
+        };
+        let Some(resume) = start.resume else { return false };
+        if offer.expires <= now || offer.reason.is_some() || budget.is_held_back(client, now) {
+            return false;
+        }
+        let rtt = Some(Micros::from(resume.rtt));
+        let above = resume.window_bytes / start.mss_bytes.max(1);
+        let above = u32::try_from(above).unwrap_or(u32::MAX).saturating_sub(settings.initial_window.0);
+        if offer.lease.is_some_and(|lease| budget.left(lease, now, rtt).0 < above) {
+            return false;
+        }
+        answer.claim = budget.claim(now, rtt);
+        if answer.claim.is_some() && above > 0 {
+            answer.reservation = Some(budget.reserve(above));
+        }
+        answer.claim.is_some()
+    }
+
+    /// Careful Resume of an answered connection is over. After a retreat no connection to the network jumps until the advice has been
+    /// renewed or is over.
+    pub fn resumed(&mut self, answer: &mut Answer, has_retreated: bool) {
+        let Some((offer, budget)) = answer.network.and_then(|network| self.offers.get_mut(&network)) else { return };
+        if let Some(reservation) = answer.reservation.take() {
+            budget.release(reservation);
+        }
+        if let Some(claim) = answer.claim.take() {
+            budget.end_claim(claim, if has_retreated { offer.expires } else { Timestamp::default() });
+        }
+    }
+}
+
 impl Answer {
     const fn plain(reason: Reason) -> Self {
-        Self { start: Err(reason), arm: None, network: None, reservation: None, watch: None, unwatch: None }
+        Self {
+            start: Err(reason),
+            arm: None,
+            network: None,
+            reservation: None,
+            claim: None,
+            watch: None,
+            unwatch: None,
+        }
     }
 
     /// The report of the connection.
@@ -410,10 +479,6 @@ impl Answer {
             outcome: *outcome,
         }
     }
-}
-
-fn resumes(answer: &Answer) -> bool {
-    answer.start.as_ref().is_ok_and(|start| start.resume.is_some())
 }
 
 fn length(network: Network) -> (bool, Reverse<u8>) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use spand_proto::made_up::estimate;
 use spand_proto::network::Network;
 use spand_proto::report::Arm;
-use spand_proto::start::{RefusalReason, StartPolicy, StartRequest, TransferSize, start};
+use spand_proto::start::{RefusalReason, Shape, StartPolicy, StartRequest, TransferSize, start};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 
 use crate::{Adviser, Nothing, Offer, Outcome, Question, Reason, Renewed, Settings, Table, ToAgent, ToApplication};
@@ -291,4 +291,51 @@ fn what_was_reported_is_written_before_the_last_handle_ends() {
     }
     ends.join().unwrap();
     assert_eq!((reports, lost), ((0..1_000).collect(), 0));
+}
+
+#[test]
+fn one_connection_to_a_network_jumps_at_a_time_and_none_after_a_retreat() {
+    let policy = StartPolicy { shape: Shape::CarefulResume, ..StartPolicy::CAREFUL };
+    let mut table = table([Offer { policy, ..offer("192.0.2.0/24") }]);
+    let client: IpAddr = [192, 0, 2, 1].into();
+    let [mut first, mut second, mut third] = [(); 3].map(|()| table.start(&to("192.0.2.1"), NOW));
+    let start = first.start.unwrap();
+    // Half of forty segments, and the host's own window before that.
+    assert_eq!((start.window_segments, start.resume.unwrap().window_bytes), (10, 20 * 1_448));
+    assert!(table.may_resume(&mut first, client, NOW));
+    assert!(!table.may_resume(&mut second, client, NOW), "another one jumps");
+    table.resumed(&mut first, false);
+    assert!(table.may_resume(&mut second, client, NOW));
+    // One that is over changes nothing any more.
+    table.resumed(&mut first, false);
+    table.over(&mut first, client, None, NOW);
+    assert!(!table.may_resume(&mut third, client, NOW));
+    table.resumed(&mut second, true);
+    table.over(&mut second, client, None, NOW);
+    let later = NOW.after(Micros::from_secs(59));
+    assert!(!table.may_resume(&mut third, client, later), "not before the advice is over");
+}
+
+#[test]
+fn a_connection_that_asks_again_keeps_its_arm_and_one_from_before_an_outage_releases_nothing() {
+    let mut table = table([Offer { lease: Some(Segments(30)), ..offer("192.0.2.0/24") }]);
+    let client: IpAddr = [192, 0, 2, 1].into();
+    let mut before = table.start(&to("192.0.2.1"), NOW);
+    table.clear();
+    table.take(ToApplication::Settings(Settings { control_fraction: 1.0, ..settings() }));
+    table.take(ToApplication::Offer(Box::new(Offer { lease: Some(Segments(30)), ..offer("192.0.2.0/24") })));
+    let again = Question { arm: Some(Arm::Advised), ..to("192.0.2.1") };
+    let held = table.start(&again, NOW);
+    assert_eq!(held.start.map(|start| start.window_segments), Ok(40));
+    assert_eq!(reason(&mut table, "192.0.2.1"), Some(Reason::Control));
+    table.over(&mut before, client, None, NOW);
+    assert_eq!(table.start(&again, NOW).start.map(|start| start.window_segments), Ok(10), "thirty are held still");
+}
+
+#[test]
+fn a_network_that_stays_unknown_is_asked_for_again_after_a_second() {
+    let mut table = table([]);
+    let at_ms = |ms: u64| NOW.after(Micros::from_millis(ms));
+    let watches = [0, 500, 1_000, 1_500, 2_000].map(|ms| table.start(&to("192.0.2.1"), at_ms(ms)).watch.is_some());
+    assert_eq!(watches, [true, false, true, false, true]);
 }

@@ -1,6 +1,7 @@
 //! What applications may be given, and which of them watches what. Shared by the agent's task, which writes, and the thread that serves.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +9,7 @@ use ipnet::IpNet;
 use spand_advice::{Nothing, Offer, Reason, Renewed, Settings, ToApplication};
 use spand_proto::network::Network;
 use spand_proto::start::RefusalReason;
-use spand_proto::units::{Segments, Timestamp};
+use spand_proto::units::{Micros, Segments, Timestamp};
 use tokio::sync::Notify;
 
 use super::{ApplicationsStatus, part};
@@ -34,6 +35,9 @@ struct Given {
     revision: u64,
 }
 
+/// An offer that ends within this time is sent whole again.
+const RENEWED_BEFORE: Micros = Micros::from_secs(3);
+
 /// One application.
 #[derive(Debug)]
 struct Watcher {
@@ -45,6 +49,8 @@ struct Watcher {
     dirty: BTreeSet<Network>,
     settings_dirty: bool,
     sent: BTreeMap<Network, Sent>,
+    /// Added to the seed of the control group: processes draw independently.
+    salt: u64,
     wake: Arc<Notify>,
 }
 
@@ -170,6 +176,7 @@ impl Offers {
             dirty: BTreeSet::new(),
             settings_dirty: true,
             sent: BTreeMap::new(),
+            salt: RandomState::new().hash_one(number),
             wake,
         };
         watcher.wake.notify_one();
@@ -187,7 +194,8 @@ impl Offers {
     }
 
     /// An application watches the network of an address; gives the network where that is new, and one that it watches no more.
-    pub(super) fn watch(&self, number: u64, address: IpAddr) -> (Option<Network>, Option<Network>) {
+    /// `again`: it is sent what is known, whether or not it has been.
+    pub(super) fn watch(&self, number: u64, address: IpAddr, again: bool) -> (Option<Network>, Option<Network>) {
         let network = Network::of(address);
         let mut state = self.state();
         let turn = state.next;
@@ -197,6 +205,9 @@ impl Offers {
             watcher.order.remove(at);
             *at = turn;
             watcher.order.insert(turn, network);
+            if again {
+                state.again(number, network);
+            }
             return (None, None);
         }
         let mut gone = None;
@@ -235,12 +246,13 @@ impl Offers {
     pub(super) fn lines(&self, number: u64, now: Timestamp) -> Vec<ToApplication> {
         let mut state = self.state();
         let Some(watcher) = state.watchers.get_mut(&number) else { return Vec::new() };
-        let mut lines = Vec::new();
+        let (mut lines, salt) = (Vec::new(), watcher.salt);
         let dirty = std::mem::take(&mut watcher.dirty);
         if std::mem::take(&mut watcher.settings_dirty) {
-            lines.push(ToApplication::Settings(Settings { now, ..state.settings }));
+            let seed = state.settings.seed ^ salt;
+            lines.push(ToApplication::Settings(Settings { now, seed, ..state.settings }));
         }
-        lines.extend(dirty.into_iter().filter_map(|network| state.line(number, network)));
+        lines.extend(dirty.into_iter().filter_map(|network| state.line(number, network, now)));
         lines
     }
 
@@ -266,13 +278,29 @@ impl Watcher {
         let Some(turn) = self.watched.remove(&network) else { return false };
         self.order.remove(&turn);
         // What was sent inside it is not renewed any more, and ends by itself.
-        self.sent.retain(|sent, _| !network.covers(*sent));
-        self.dirty.retain(|dirty| !network.covers(*dirty));
+        let inside: Vec<Network> =
+            self.sent.range(network..).map(|(sent, _)| *sent).take_while(|sent| network.covers(*sent)).collect();
+        for sent in inside {
+            self.sent.remove(&sent);
+            self.dirty.remove(&sent);
+        }
+        self.dirty.remove(&network);
         true
     }
 }
 
 impl State {
+    /// An application asks once more about a network: it may have lost what it was sent.
+    fn again(&mut self, number: u64, network: Network) {
+        let around = self.around(network);
+        let Some(watcher) = self.watchers.get_mut(&number) else { return };
+        for network in around.iter().chain([&network]) {
+            watcher.sent.remove(network);
+            watcher.dirty.insert(*network);
+        }
+        watcher.wake.notify_one();
+    }
+
     /// Networks with advice that share addresses with one of the default division.
     fn around(&self, network: Network) -> Vec<Network> {
         let (prefix, len) = (network.prefix(), network.prefix().prefix_len());
@@ -295,7 +323,7 @@ impl State {
     }
 
     /// The line about a network, where the application does not have it already.
-    fn line(&mut self, number: u64, network: Network) -> Option<ToApplication> {
+    fn line(&mut self, number: u64, network: Network, at: Timestamp) -> Option<ToApplication> {
         let others = self.watchers.values().filter(|watcher| watcher.concerns(network)).count();
         let watcher = self.watchers.get_mut(&number)?;
         let Some(given) = self.offers.get(&network) else {
@@ -313,7 +341,11 @@ impl State {
         let before = watcher.sent.insert(network, now);
         match before {
             Some(before) if before == now => None,
-            Some(before) if (before.revision, before.lease) == (now.revision, now.lease) => {
+            // One that ends soon may have been forgotten by the application meanwhile.
+            Some(before)
+                if (before.revision, before.lease) == (now.revision, now.lease)
+                    && before.expires > at.after(RENEWED_BEFORE) =>
+            {
                 Some(ToApplication::Renewed(Renewed { network, expires: now.expires }))
             }
             _ => Some(ToApplication::Offer(Box::new(Offer { lease, ..given.offer.clone() }))),

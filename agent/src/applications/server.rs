@@ -1,6 +1,6 @@
 //! The socket for applications, served by a thread of its own.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::net::UnixListener as StdListener;
@@ -271,7 +271,7 @@ impl Application<'_> {
         match line {
             ToAgent::Hello { .. } => {}
             ToAgent::Watch(address) => {
-                let (new, gone) = self.way.0.watch(self.number, address.to_canonical());
+                let (new, gone) = self.way.0.watch(self.number, address.to_canonical(), true);
                 for network in new.into_iter().chain(gone) {
                     self.hear(Heard::Watched(network));
                 }
@@ -305,6 +305,7 @@ impl Application<'_> {
             bytes: asked.bytes,
             rtt: asked.rtt_us.map(Duration::from_micros),
             mss_bytes: asked.mss_bytes,
+            arm: None,
         };
         let answer = self.desk.start(&question, self.clock);
         self.way.0.count(|status| {
@@ -320,13 +321,13 @@ impl Application<'_> {
 
     fn on_ended(&mut self, ended: Ended) {
         let Some(id) = ended.id else { return self.hear(Heard::Ended(Box::new(ended))) };
-        let Some((question, answer)) = self.starts.of.get_mut(&id) else { return };
+        let Some((_, question, answer)) = self.starts.of.get_mut(&id) else { return };
         let outcome = ended.outcome;
         let flight = outcome.first_flight_sent_segments.zip(outcome.first_flight_lost_segments);
         self.desk.over(question, answer, flight, self.clock);
         let whole = Ended { local: ended.local, ..answer.report(question, &outcome, ended.goes_on) };
         if !ended.goes_on {
-            self.starts.of.remove(&id);
+            self.starts.take(id);
         } else if flight.is_none_or(|(sent, lost)| lost <= sent / 2) {
             // Released alone: the gateway counts what arrived once, with the connection.
             return;
@@ -338,7 +339,7 @@ impl Application<'_> {
         for network in self.way.0.leave(self.number) {
             self.hear(Heard::Watched(network));
         }
-        for (_, (question, mut answer)) in std::mem::take(&mut self.starts.of) {
+        for (_, (_, question, mut answer)) in std::mem::take(&mut self.starts.of) {
             self.desk.over(&question, &mut answer, None, self.clock);
         }
     }
@@ -347,22 +348,32 @@ impl Application<'_> {
 /// Starts that wait for their reports, by the application's own numbers.
 #[derive(Default)]
 struct Starts {
-    of: BTreeMap<u64, (Question, Answer)>,
-    order: VecDeque<u64>,
+    of: BTreeMap<u64, (u64, Question, Answer)>,
+    /// Their numbers in the order of their starts.
+    order: BTreeMap<u64, u64>,
+    turn: u64,
 }
 
 impl Starts {
     /// Gives what had to go.
     fn put(&mut self, id: u64, question: Question, answer: Answer) -> Option<(Question, Answer)> {
-        let mut gone = self.of.insert(id, (question, answer));
-        if gone.is_none() {
-            self.order.push_back(id);
+        self.turn += 1;
+        let mut gone = self.take(id);
+        if gone.is_none()
+            && self.of.len() >= MOST_STARTS
+            && let Some((_, oldest)) = self.order.first_key_value()
+        {
+            gone = self.take(*oldest);
         }
-        if self.order.len() > MOST_STARTS {
-            let oldest = self.order.pop_front();
-            gone = gone.or(oldest.and_then(|oldest| self.of.remove(&oldest)));
-        }
+        self.of.insert(id, (self.turn, question, answer));
+        self.order.insert(self.turn, id);
         gone
+    }
+
+    fn take(&mut self, id: u64) -> Option<(Question, Answer)> {
+        let (turn, question, answer) = self.of.remove(&id)?;
+        self.order.remove(&turn);
+        Some((question, answer))
     }
 }
 
@@ -378,7 +389,7 @@ impl Desk {
     fn start(&self, question: &Question, clock: Clock) -> Answer {
         let address = question.destination.ip().to_canonical();
         let (offers, heard) = &self.way;
-        let (new, gone) = offers.watch(self.number, address);
+        let (new, gone) = offers.watch(self.number, address, false);
         let now = clock.now();
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if new.is_some() {
@@ -414,8 +425,6 @@ fn started(id: u64, answer: &Answer) -> Started {
             threshold_bytes: None,
             burst_bytes: None,
             rate_bytes_per_s: None,
-            resume_window_bytes: None,
-            resume_rtt_us: None,
             lifetime_us: None,
         },
         Ok(start) => Started {
@@ -426,8 +435,6 @@ fn started(id: u64, answer: &Answer) -> Started {
             threshold_bytes: start.threshold_bytes,
             burst_bytes: start.pacing.map(|pacing| pacing.burst_bytes),
             rate_bytes_per_s: start.pacing.map(|pacing| pacing.bytes_per_s),
-            resume_window_bytes: start.resume.map(|resume| resume.window_bytes),
-            resume_rtt_us: start.resume.map(|resume| us(resume.rtt)),
             lifetime_us: Some(us(start.lifetime)),
         },
     }

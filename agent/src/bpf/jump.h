@@ -172,6 +172,13 @@ static __attribute__((noinline)) int after_jump(struct sock *sk, struct connecti
 	struct careful_ack ack;
 	u8 before = careful->phase;
 	u32 held = careful->window + 1;
+	// The kernel names no timeout that hits a recovery: it does not ask for another threshold.
+	if (BITS(&tp->inet_conn, icsk_ca_state) == CA_LOSS) {
+		if (before == CAREFUL_SAFE_RETREAT)
+			tp->snd_ssthresh = careful->window;
+		careful->phase = CAREFUL_NORMAL;
+		return end_careful(sk, connection);
+	}
 	observe(tp, connection, &ack);
 	if (careful_acked(careful, &ack)) {
 		in_phase(sk, connection, before, held);

@@ -81,14 +81,20 @@ pub(crate) fn bind(path: &Path) -> io::Result<std::os::unix::net::UnixListener> 
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // From the start, independent of the inherited umask.
-    let before = umask(Mode::from_bits_truncate(0o777 & !MODE));
+    // Nobody else may connect at any moment. The umask is the whole process's: it stays where it does for that.
+    let before = others_may_write().then(|| umask(Mode::from_bits_truncate(0o777 & !MODE)));
     let bound = std::os::unix::net::UnixListener::bind(path);
-    umask(before);
+    before.map(umask);
     let listener = bound?;
     fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// Whether the umask lets others write to what is made, as far as that is known.
+fn others_may_write() -> bool {
+    let status = procfs::process::Process::myself().and_then(|own| own.status());
+    status.ok().and_then(|status| status.umask).is_none_or(|umask| umask & 0o002 == 0)
 }
 
 impl Drop for Server {

@@ -174,7 +174,6 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
                 }
             }
             Some(pending) = asked.recv() => agent.answer(pending).await,
-            heard = hear(&mut agent.applications) => agent.on_application(&heard, &end),
             signal = heard.recv() => match signal {
                 Some(signal) => agent.on_signal(signal),
                 // The subscriber only ends with its receiver.
@@ -189,6 +188,8 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
                 agent.pushes.publish(agent.seen.missed(), &count);
             }
             _ = look.tick() => addresses::refresh(config, &change_addresses).await,
+            // Last, since an application may send without end: what finds no room in the queue is counted.
+            heard = hear(&mut agent.applications) => agent.on_application(&heard, &end),
         }
     }
     info!("stopping: what is in force is removed");

@@ -85,7 +85,7 @@ impl Claim {
         }
         let believed = |rtt: &Micros| rtt.0 > 0 && *rtt <= LONGEST_RTT;
         let rtt = report.srtt.filter(believed).ok_or(ReportRefused::NoRtt)?;
-        let rtt_min = report.rtt_min.unwrap_or(rtt);
+        let rtt_min = report.rtt_min.unwrap_or(rtt).min(rtt);
         if !believed(&rtt_min) {
             return Err(ReportRefused::NoRtt);
         }

@@ -136,7 +136,6 @@ impl NetworkTable {
         let reported = &mut entry.shared.get_or_insert_default().reported;
         let record = reported.get_or_insert_with(|| Box::new(NetworkRecord::new(config.bucket)));
         let room = has_room(record, sample, config);
-        let is_new_bucket = room.is_ok() && record.is_new_bucket(sample.at);
         let shares = room.map(|()| {
             let sample = match sample.reason {
                 SampleReason::EndSlowStart if rule.reads_slow_start_ends() => {
@@ -155,9 +154,6 @@ impl NetworkTable {
             record.add(&sample, admitted, config)
         });
         entry.has_new_samples |= shares.is_ok();
-        if is_new_bucket {
-            self.slots.touch(slot);
-        }
         shares
     }
 }
@@ -234,14 +230,16 @@ fn estimate_of(
     }
     let known = (record, LiveView::new(None, now));
     let estimate = estimate::of_counted(network, known, (slice, &counts), now, config, rule)?;
-    let most =
-        Window::from_bytes(MOST_OF_ONE_HOST).filter(|most| hosts(record, now, config) < 2 && *most < estimate.share);
+    // Hosts that gave the share: a host with lower bounds alone does not agree with another one's samples.
+    let gave = |part: &Contribution| estimate.is_lower_bound || part.samples > 0;
+    let most = Window::from_bytes(MOST_OF_ONE_HOST)
+        .filter(|most| hosts(record, now, config, gave) < 2 && *most < estimate.share);
     Ok(most.map_or(estimate.clone(), |share| Estimate { share, ..estimate }))
 }
 
-/// Hosts that gave samples or bounds in the window.
-fn hosts(record: &NetworkRecord, now: Timestamp, config: &WindowConfig) -> u32 {
-    let parts = record.slice(now, config).contributions.iter();
+/// Hosts in the window with parts that count.
+fn hosts(record: &NetworkRecord, now: Timestamp, config: &WindowConfig, count: impl Fn(&Contribution) -> bool) -> u32 {
+    let parts = record.slice(now, config).contributions.iter().filter(|part| count(part));
     let mut hosts: Vec<IpAddr> = parts.filter_map(|part| part.source).map(|source| source.remote).collect();
     hosts.sort_unstable();
     hosts.dedup();
@@ -266,7 +264,12 @@ impl Entry {
         let counts = Counts::of(record.slice(now, config));
         let samples = counts.samples.saturating_add(counts.lower_bounds);
         let newest = record.newest.unwrap_or_default();
-        (samples > 0).then(|| ReportedView { samples, hosts: hosts(record, now, config), newest, in_force: false })
+        (samples > 0).then(|| ReportedView {
+            samples,
+            hosts: hosts(record, now, config, |_| true),
+            newest,
+            in_force: false,
+        })
     }
 
     /// What hosts reported.

@@ -143,6 +143,25 @@ fn a_lying_host_alone_gives_a_share_of_at_most_a_hundred_segments() {
 }
 
 #[test]
+fn hosts_with_lower_bounds_alone_do_not_lift_the_bound_of_a_lying_one() {
+    let mut table = robust(10);
+    let mut at = START;
+    for second in 0..60_u32 {
+        at = seconds(second.into());
+        for host in 1..=5 {
+            let mut ended = lost(host, u8::try_from(second % 7 + host * 8).unwrap(), 40.0, at);
+            (ended.report.loss_window, ended.report.congestion_events) = (None, 0);
+            (ended.report.end_window, ended.report.ended_in_slow_start) = (Some(Bytes(48_000)), Some(true));
+            ended.report.limited_by = Some(LimitedBy::Application);
+            // Within its limit of samples, or not.
+            _ = table.take_reported(network(1), &ended, at);
+        }
+        _ = table.take_reported(network(1), &lost(99, u8::try_from(100 + second % 3).unwrap(), 40_000.0, at), at);
+    }
+    assert!(table.estimate(network(1), at).unwrap().share.bytes() <= MOST_OF_ONE_HOST + 1.0);
+}
+
+#[test]
 fn a_lying_host_moves_nothing_where_the_wire_gives_the_estimate() {
     let mut table = robust(10);
     let lie = |table: &mut NetworkTable, at| table.take_reported(network(1), &lost(99, 9, 40_000.0, at), at);
