@@ -230,7 +230,7 @@ impl Table {
     /// Forgets everything: the agent is gone.
     pub fn clear(&mut self) {
         let (limit, counts, eras, drawn) = (self.limit, self.counts, self.eras, self.drawn);
-        *self = Self { counts, eras, drawn, ..Self::new(limit) };
+        *self = Self { eras, drawn, counts, ..Self::new(limit) };
     }
 
     /// Whether the agent is there.
@@ -326,12 +326,11 @@ impl Table {
             let watched = self.watched.get(&Network::of(address));
             return Answer::plain(watched.and_then(|watched| watched.nothing).unwrap_or(Reason::NotKnownYet));
         };
-        let is_control = match question.arm {
-            Some(arm) => arm == Arm::Control,
-            None => {
-                self.drawn += 1;
-                draw(settings.seed, self.drawn) < settings.control_fraction
-            }
+        let is_control = if let Some(arm) = question.arm {
+            arm == Arm::Control
+        } else {
+            self.drawn += 1;
+            draw(settings.seed, self.drawn) < settings.control_fraction
         };
         let Some((offer, budget)) = self.offers.get_mut(&network) else { return Answer::plain(Reason::NotKnownYet) };
         let plain = |reason: Reason| Answer { network: Some(network), ..Answer::plain(reason) };

@@ -1,22 +1,15 @@
-//! Congestion control for quinn that starts on advice: a factory for one connection, on top of one of quinn's own algorithms.
-//!
-//! quinn's pacer lets up to twenty packets of a connection that was quiet leave at once, and no controller changes that. A server that writes
-//! its first flight by [`Handle::pace`] keeps to the start's own burst and rate, which a narrow path's queue may need. A path that the
-//! connection migrates to starts plain: the advice is for the first one.
+//! The controller of one connection: whose window holds, by what happened so far.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use quinn_proto::RttEstimator;
-use quinn_proto::congestion::{
-    BbrConfig, Controller, ControllerFactory, ControllerMetrics, CubicConfig, NewRenoConfig,
-};
+use quinn_proto::congestion::{Controller, ControllerMetrics};
 use spand_proto::report::LimitedBy;
 use spand_proto::resume::{Ack, CarefulResume, Jump, Phase, Transition};
 use spand_proto::units::Micros;
 
+use super::{Base, Handle};
 use crate::{Adviser, Connection, Outcome, Pace, Pacing, Question};
 
 /// CUBIC's constants (RFC 9438, sections 4.1 and 4.3), for a window that no loss has set.
@@ -26,147 +19,25 @@ const CUBIC_ALPHA: f64 = 0.53;
 /// Packets after the first round trip that still belong to the handshake: session tickets, settings and acknowledgements.
 const HANDSHAKE_PACKETS: u64 = 3;
 
-/// quinn's algorithm that goes on from the start.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Base {
-    /// quinn's default.
-    #[default]
-    Cubic,
-    /// New Reno.
-    NewReno,
-    /// BBR, which quinn calls experimental. It has no threshold.
-    Bbr,
-}
-
-impl Base {
-    /// A controller that begins with this window, or with quinn's own.
-    fn build(self, window: Option<u64>, now: Instant, mtu: u16) -> Box<dyn Controller> {
-        match self {
-            Self::Cubic => {
-                let mut config = CubicConfig::default();
-                window.map(|window| config.initial_window(window));
-                Arc::new(config).build(now, mtu)
-            }
-            Self::NewReno => {
-                let mut config = NewRenoConfig::default();
-                window.map(|window| config.initial_window(window));
-                Arc::new(config).build(now, mtu)
-            }
-            Self::Bbr => {
-                let mut config = BbrConfig::default();
-                window.map(|window| config.initial_window(window));
-                Arc::new(config).build(now, mtu)
-            }
-        }
-    }
-}
-
-/// A factory for the controller of **one** connection: quinn does not name the other end to it.
-///
-/// A server gives each connection a configuration of its own by `Incoming::accept_with`, a client by `Endpoint::connect_with`.
-#[derive(Debug)]
-pub struct Advised {
-    adviser: Adviser,
-    question: Question,
-    base: Base,
-    handle: Handle,
-    is_used: AtomicBool,
-}
-
-/// What an application adds to a connection's start, and what it may take from it.
-#[derive(Clone, Debug, Default)]
-pub struct Handle(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    bytes: AtomicU64,
-    /// The start and its window in bytes, from when it was given.
-    pace: Mutex<Option<Pace>>,
-}
-
-impl Handle {
-    /// The first transfer has this many bytes, which a server knows with its first request. It counts where it is set before the
-    /// transfer's first packets have left.
-    pub fn set_transfer_size(&self, bytes: u64) {
-        self.0.bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    /// How the first flight is to be written, from now on.
-    pub fn pace(&self) -> Pace {
-        let pace = *self.0.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        pace.map_or_else(Pace::at_once, |pace| pace.from(Instant::now()))
-    }
-
-    fn bytes(&self) -> Option<u64> {
-        Some(self.0.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
-    }
-
-    fn set_pace(&self, pace: Option<Pace>) {
-        *self.0.pace.lock().unwrap_or_else(PoisonError::into_inner) = pace;
-    }
-}
-
-impl Advised {
-    /// For the connection of this question. Its round trip is measured by the connection itself.
-    pub fn new(adviser: Adviser, question: Question) -> Self {
-        let handle = Handle::default();
-        handle.set_transfer_size(question.bytes.unwrap_or(0));
-        Self { adviser, question, base: Base::Cubic, handle, is_used: AtomicBool::new(false) }
-    }
-
-    /// For the application.
-    pub fn handle(&self) -> Handle {
-        self.handle.clone()
-    }
-
-    /// Over another algorithm than CUBIC.
-    #[must_use]
-    pub fn over(self, base: Base) -> Self {
-        Self { base, ..self }
-    }
-}
-
-impl ControllerFactory for Advised {
-    fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
-        let base = self.base.build(None, now, current_mtu);
-        if self.is_used.swap(true, Ordering::Relaxed) {
-            return base;
-        }
-        Box::new(Started {
-            adviser: self.adviser.clone(),
-            question: self.question,
-            kind: self.base,
-            handle: self.handle.clone(),
-            asked_bytes: None,
-            mtu: current_mtu,
-            stage: Stage::Waiting,
-            base,
-            connection: None,
-            flight: None,
-            met: Met::default(),
-        })
-    }
-}
-
 /// The controller.
-struct Started {
-    adviser: Adviser,
-    question: Question,
-    kind: Base,
-    handle: Handle,
+pub(super) struct Started {
+    pub(super) adviser: Adviser,
+    pub(super) question: Question,
+    pub(super) kind: Base,
+    pub(super) handle: Handle,
     /// The size that the start was asked for with.
-    asked_bytes: Option<u64>,
-    mtu: u16,
-    stage: Stage,
-    base: Box<dyn Controller>,
-    connection: Option<Connection>,
-    flight: Option<Flight>,
-    met: Met,
+    pub(super) asked_bytes: Option<u64>,
+    pub(super) mtu: u16,
+    pub(super) stage: Stage,
+    pub(super) base: Box<dyn Controller>,
+    pub(super) connection: Option<Connection>,
+    pub(super) flight: Option<Flight>,
+    pub(super) met: Met,
 }
 
 /// Who decides about the window.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+pub(super) enum Stage {
     /// quinn's algorithm with its own first window, until the first round trip is measured.
     Waiting,
     /// The start, until the first congestion event.
@@ -179,7 +50,7 @@ enum Stage {
 
 /// The window of a start with a threshold.
 #[derive(Clone, Copy, Debug)]
-struct Own {
+pub(super) struct Own {
     window: u64,
     threshold: u64,
     /// Where congestion avoidance began: its window and moment.
@@ -190,7 +61,7 @@ struct Own {
 
 /// A connection that resumes carefully. Positions are the nanoseconds at which packets left.
 #[derive(Clone, Copy, Debug)]
-struct Resuming {
+pub(super) struct Resuming {
     machine: CarefulResume,
     jump: Jump,
     /// The position at which the start was given: what left before belongs to the handshake.
@@ -205,7 +76,7 @@ struct Resuming {
 
 /// The first flight of a start.
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+pub(super) struct Flight {
     granted: u64,
     began: Instant,
     sent: u64,
@@ -215,7 +86,7 @@ struct Flight {
 
 /// What the connection met so far.
 #[derive(Clone, Copy, Debug, Default)]
-struct Met {
+pub(super) struct Met {
     began: Option<Instant>,
     last_acknowledged: Option<Instant>,
     window_limited: Option<Instant>,
