@@ -165,7 +165,7 @@ static inline bool spand_send(struct spand_advice *advice, const struct spand_te
 	ssize_t sent = send(advice->fd, line->text, line->length, MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (sent >= 0 && (size_t)sent == line->length)
 		return true;
-	// The rest of a line that left in part would be the beginning of the next one.
+	// A line that left in part would run into the next one.
 	if (sent >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
 		spand_disconnect(advice);
 	return false;

@@ -19,7 +19,7 @@ use crate::message::{MOST_LINE_BYTES, Outcome, SILENCE, ToAgent, ToApplication, 
 use crate::table::{Answer, Counts, Question, Start, Table};
 use crate::{Ended, Reason};
 
-/// Networks that are watched, at most, where the application names no other number.
+/// The most networks that an application watches, unless it sets another limit.
 const NETWORKS: NonZeroUsize = NonZeroUsize::new(16_384).unwrap();
 /// Lines that wait to be written; a line beyond is lost and counted.
 const WAITING: usize = 8_192;
@@ -100,7 +100,7 @@ impl Adviser {
         Self { _keeper: Arc::new(Keeper { inner: Arc::clone(&inner), writer }), inner }
     }
 
-    /// How a connection starts. Takes microseconds, and waits for nothing but another thread's answer.
+    /// How a connection starts. The answer takes microseconds: it waits for no socket, only for another thread's answer.
     pub fn start(&self, question: &Question) -> Connection {
         let answer = {
             let mut held = self.inner.held();
@@ -288,8 +288,8 @@ fn write_line(mut stream: &UnixStream, line: &ToAgent) -> Option<()> {
     stream.write_all(&bytes).ok()
 }
 
-/// One connection of the application: its start, and the way to report what became of it. Dropped without a report, it counts as if it
-/// had never been; what its start reserved of the network's budget is free again.
+/// One connection of the application: its start, and the way to report it. A connection that is dropped without a report is in neither arm
+/// of the comparison, and its reservation of the network's budget is free again.
 #[derive(Debug)]
 pub struct Connection {
     inner: Arc<Inner>,

@@ -94,7 +94,7 @@ pub enum ToApplication {
 pub struct Settings {
     /// The agent's clock.
     pub now: Timestamp,
-    /// Part of the connections that is left alone and compared with, 0 to 1.
+    /// Part of the connections in the control group, 0 to 1. They start plain.
     pub control_fraction: f64,
     /// Seed of that draw, another one for each connection to the socket.
     pub seed: u64,
@@ -148,7 +148,7 @@ pub struct Nothing {
 pub struct Started {
     /// That of the question.
     pub id: u64,
-    /// Whether there is a start on advice: otherwise `reason` is there and nothing else.
+    /// Whether there is a start on advice. Without one, only `reason` is set.
     pub advised: bool,
     /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]

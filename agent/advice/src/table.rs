@@ -407,9 +407,7 @@ impl Table {
             budget.on_first_flight(client, lost > sent / 2, now);
         }
     }
-}
 
-impl Table {
     /// Whether an answered connection may jump now by Careful Resume: the advice holds still, no other connection to the network jumps,
     /// and the budget has room, which is reserved.
     pub fn may_resume(&mut self, answer: &mut Answer, client: IpAddr, now: Timestamp) -> bool {

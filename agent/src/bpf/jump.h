@@ -34,7 +34,7 @@ INLINE void begin_careful(const struct tcp_sock *tp, struct connection *connecti
 	count(COUNT_RESUME_RECONNAISSANCE);
 }
 
-// What was reserved for the jump is free again. After a retreat nobody jumps there before what was saved has expired.
+// The jump's reservation is free again. After a retreat no connection jumps there until the advice expires.
 INLINE void let_others_jump(struct connection *connection)
 {
 	release(connection);

@@ -150,7 +150,7 @@ impl CarefulResume {
         (self.phase == Phase::Unvalidated).then(|| Micros(u64::try_from(interval()).unwrap_or(u64::MAX)))
     }
 
-    /// Whether the time has come to jump: all initial data has arrived, and more is in flight or `waiting` than `allowed`, the window
+    /// Whether the connection may jump now: all initial data has arrived, and more is in flight or `waiting` than `allowed`, the window
     /// that normal congestion control gives (section 3.2, path confirmed).
     pub const fn may_jump(&self, ack: &Ack, waiting: u64, allowed: u64) -> bool {
         matches!(self.phase, Phase::Reconnaissance)

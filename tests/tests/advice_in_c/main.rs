@@ -1,7 +1,7 @@
 //! The client in C (`agent/advice/c/spand_advice.h`): compiled without a warning, against an agent whose lines the test writes, and
 //! against the agent's own socket, beside the client in Rust.
 //!
-//! With the sanitizers of the C compiler, where it has them; else standard error says that memory was not checked.
+//! The clients are compiled with the sanitizers of the C compiler. Where it has none, standard error gets a line: memory was not checked.
 
 #![expect(clippy::unwrap_used, reason = "what a test stands on either works or fails it")]
 

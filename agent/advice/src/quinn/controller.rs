@@ -1,4 +1,5 @@
-//! The controller of one connection: whose window holds, by what happened so far.
+//! The controller of one connection: it asks for the start, decides which window holds, and reports what the connection met. Does not
+//! pace: quinn does, and the application by `Handle::pace`.
 
 use std::any::Any;
 use std::time::{Duration, Instant};
@@ -136,8 +137,8 @@ impl Started {
     /// Asks for the start, with the round trip that was just measured.
     fn ask(&mut self, now: Instant, rtt: Duration) {
         self.asked_bytes = self.handle.bytes();
-        // In segments of the estimate's size: a queue that holds N of them holds no more of quinn's first packets, which are smaller.
         let arm = self.connection.as_ref().and_then(Connection::arm);
+        // The window is counted in segments of the estimate's size. quinn's first packets are smaller, but take as many places in a queue.
         let question = Question { bytes: self.asked_bytes, arm, ..self.question.rtt(rtt) };
         self.handle.set_pace(None);
         // What an earlier answer reserved is free again.

@@ -69,7 +69,7 @@ pub struct Handle(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     bytes: AtomicU64,
-    /// The start and its window in bytes, from when it was given.
+    /// How the first flight is to be written.
     pace: Mutex<Option<Pace>>,
 }
 
