@@ -53,6 +53,11 @@ impl Outcome {
     fn shortest(&self) -> Duration {
         self.times.iter().min().copied().unwrap()
     }
+
+    /// Whether the machine paused: one transfer took a quarter longer than another over the same path.
+    fn is_disturbed(&self) -> bool {
+        self.times.iter().any(|time| *time > self.shortest() * 5 / 4)
+    }
 }
 
 impl Host {
@@ -80,6 +85,12 @@ impl Host {
 
     fn of(self, share: u32) -> Outcome {
         self.run(share, BYTES, TRANSFERS)
+    }
+
+    /// The last of at most three runs, the first that no pause of the machine disturbed: to a sender, a pause of 200 ms
+    /// is a path that became narrow.
+    fn of_undisturbed(self, share: u32) -> Outcome {
+        (0..2).map(|_| self.of(share)).find(|outcome| !outcome.is_disturbed()).unwrap_or_else(|| self.of(share))
     }
 }
 
@@ -110,11 +121,11 @@ fn acknowledgements_in_bunches_are_no_narrow_path() {
         return;
     }
     let bbr = Host { bunched: BUNCHED, ..ON_BBR };
-    let right = bbr.of(PIPE);
+    let right = bbr.of_undisturbed(PIPE);
     assert_eq!((right.seeded, right.too_high), (TRANSFERS.into(), 0), "{right:?}");
     let high = bbr.of(4 * PIPE);
     assert!(high.too_high > u64::from(TRANSFERS) / 2, "{high:?}");
-    let cubic = Host { bunched: BUNCHED, ..ON_CUBIC }.of(PIPE);
+    let cubic = Host { bunched: BUNCHED, ..ON_CUBIC }.of_undisturbed(PIPE);
     assert_eq!((cubic.too_high, cubic.too_low), (0, 0), "{cubic:?}");
     // Bunches show no rate: round trips that do not grow raise the threshold.
     let low = Host { bunched: BUNCHED, ..ON_CUBIC }.of(PIPE / 4);
