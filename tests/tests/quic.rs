@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test stands on either works or fails it")]
 
+use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Stdio;
@@ -111,12 +112,17 @@ fn application(folder: &Path) -> Adviser {
 
 /// The next report of a connection that is over.
 async fn report(agent: &mut Applications) -> ConnectionReport {
+    report_from(agent, LOOPBACK).await
+}
+
+/// The same of a host with this address.
+async fn report_from(agent: &mut Applications, host: IpAddr) -> ConnectionReport {
     loop {
         let heard = tokio::time::timeout(Duration::from_secs(20), agent.hear()).await.expect("a report");
         if let Heard::Ended(ended) = heard
             && !ended.goes_on
         {
-            return report_of(&ended, &[LOOPBACK]).unwrap().report;
+            return report_of(&ended, &[host]).unwrap().report;
         }
     }
 }
@@ -167,13 +173,13 @@ async fn without_an_agent_a_connection_starts_as_quinn_does() {
     }
 }
 
-/// A server with Careful Resume behind a path, and one transfer from it: the report, and the packets that were lost.
-fn over_a_path(path: &PathConfig, share_segments: u32) -> ConnectionReport {
+/// The example's server behind a path, and one transfer from it: the report, and the packets that were sent.
+fn over_a_path(path: &PathConfig, share_segments: u32, start: &str, bytes: u64) -> (ConnectionReport, u64) {
     let network: Network = "198.51.100.0/24".parse().unwrap();
     let lab = Topology::build(&[NetworkPlan { prefix: network.prefix(), clients: 1, path: *path }]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let text = format!(
-        "[start]\nrule = \"rfc9959\"\n[applications]\nsocket = \"{}\"\n[bpf]\ncontrol_fraction = 0.0\n[holdout]\nfraction = 0.0",
+        "{start}\n[applications]\nsocket = \"{}\"\n[bpf]\ncontrol_fraction = 0.0\n[holdout]\nfraction = 0.0",
         folder.path().join("a.sock").display()
     );
     let config = Config::parse(&text, Path::new("agent.toml")).unwrap();
@@ -191,7 +197,8 @@ fn over_a_path(path: &PathConfig, share_segments: u32) -> ConnectionReport {
     let (server, certificate) = (SocketAddr::new(SERVER_V4.into(), 4_433), folder.path().join("certificate"));
     let mut serve = lab.server.command(quic);
     serve.args(["serve", &server.to_string()]).arg(&certificate).arg(folder.path().join("a.sock"));
-    let mut serve = serve.stdout(Stdio::null()).spawn().unwrap();
+    let mut serve = serve.stdout(Stdio::piped()).spawn().unwrap();
+    let mut served = BufReader::new(serve.stdout.take().unwrap()).lines();
     let begin = Instant::now();
     while !certificate.exists() {
         assert!(begin.elapsed() < Duration::from_secs(20), "the server does not listen");
@@ -200,24 +207,22 @@ fn over_a_path(path: &PathConfig, share_segments: u32) -> ConnectionReport {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut last = None;
     // The first connection makes the server ask for the network.
-    for bytes in ["2000", "1500000"] {
+    for bytes in [2_000, bytes] {
         let mut fetch = lab.networks[0].namespace.command(quic);
-        let fetch = fetch.args(["fetch", &server.to_string()]).arg(&certificate).arg(bytes).stdout(Stdio::null());
-        assert!(fetch.status().unwrap().success());
-        last = Some(runtime.block_on(async {
-            loop {
-                let heard = tokio::time::timeout(Duration::from_secs(20), agent.hear()).await.expect("a report");
-                if let Heard::Ended(ended) = heard
-                    && !ended.goes_on
-                {
-                    break report_of(&ended, &[SERVER_V4.into()]).unwrap().report;
-                }
-            }
-        }));
+        let fetch = fetch.args(["fetch", &server.to_string()]).arg(&certificate).arg(bytes.to_string());
+        assert!(fetch.stdout(Stdio::null()).status().unwrap().success());
+        let line: serde_json::Value = serde_json::from_str(&served.next().unwrap().unwrap()).unwrap();
+        let sent_packets = line["sent_packets"].as_u64().unwrap();
+        last = Some((runtime.block_on(report_from(&mut agent, SERVER_V4.into())), sent_packets));
     }
     serve.kill().unwrap();
     serve.wait().unwrap();
     last.unwrap()
+}
+
+fn way(kilobytes: u64, one_way_ms: u64, packets: u32) -> PathConfig {
+    let rate = BytesPerSecond(kilobytes * 1_000);
+    PathConfig::bottleneck(rate, Duration::from_millis(one_way_ms), Queue::Packets(packets))
 }
 
 #[test]
@@ -225,13 +230,22 @@ fn a_connection_resumes_carefully_and_retreats_where_the_jump_does_not_fit() {
     if !is_root().unwrap() {
         return;
     }
-    let way = |kilobytes: u64, one_way_ms: u64, packets: u32| {
-        let rate = BytesPerSecond(kilobytes * 1_000);
-        PathConfig::bottleneck(rate, Duration::from_millis(one_way_ms), Queue::Packets(packets))
-    };
-    let report = over_a_path(&way(1_250, 50, 1_000), 100);
+    let resumed = |path: &PathConfig| over_a_path(path, 100, "[start]\nrule = \"rfc9959\"", 1_500_000).0;
+    let report = resumed(&way(1_250, 50, 1_000));
     assert_eq!(report.careful_resume, Some(Phase::Validating), "{report:?}");
     assert_eq!(report.retransmitted, Segments(0), "{report:?}");
-    let report = over_a_path(&way(250, 20, 20), 100);
+    let report = resumed(&way(250, 20, 20));
     assert_eq!(report.careful_resume, Some(Phase::SafeRetreat), "{report:?}");
+}
+
+#[test]
+fn a_paced_flight_leaves_in_whole_packets() {
+    if !is_root().unwrap() {
+        return;
+    }
+    let (report, sent_packets) = over_a_path(&way(500, 100, 1_000), 40, "", 46_080);
+    assert_eq!((report.advised, report.retransmitted), (Some(Segments(40)), Segments(0)), "{report:?}");
+    println!("{sent_packets} packets");
+    // Forty of data, those of the handshake, and acknowledgements.
+    assert!(sent_packets <= 40 + 8, "{sent_packets}");
 }

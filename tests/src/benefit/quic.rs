@@ -33,6 +33,9 @@ const BYTES: [u64; 5] = [30_000, 100_000, 300_000, 1_000_000, 10_000_000];
 const NARROW_MOST: u64 = 1_000_000;
 /// Bytes of transfers that start together.
 const TOGETHER_BYTES: u64 = 30_000;
+/// Time over which their starts are drawn, as in the scenarios of TCP, and the rest after them.
+const TOGETHER_S: f64 = 10.0;
+const TOGETHER_REST: Duration = Duration::from_secs(3);
 const PORT: u16 = 4_433;
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -326,36 +329,33 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// All clients of a path at about the same time, one transport after the other; all sites in turns.
+    /// All clients of all paths, each at a moment of its own, one transport after the other.
     fn together(&self, rounds: u32) -> Result<Vec<Timed>> {
         let mut dice = StdRng::seed_from_u64(self.seed);
         let done = Mutex::new(Vec::new());
         for round in 0..rounds {
-            for (index, site) in (0..).zip(&self.scenario.sites) {
-                let delays: Vec<f64> = (0..site.clients).map(|_| dice.random::<f64>() * 2.0).collect();
-                for transport in ["quic", "tcp"] {
-                    ensure!(!interrupt::came(), "interrupted");
-                    thread::scope(|scope| {
-                        let clients = (0..).zip(&delays);
-                        let workers: Vec<_> = clients
-                            .map(|(client, delay)| {
-                                scope.spawn({
-                                    let done = &done;
-                                    move || {
-                                        thread::sleep(Duration::from_secs_f64(*delay));
-                                        let timed = self.one(index, client, transport, TOGETHER_BYTES, round)?;
-                                        done.lock().unwrap_or_else(PoisonError::into_inner).push(timed);
-                                        anyhow::Ok(())
-                                    }
-                                })
-                            })
-                            .collect();
-                        workers
-                            .into_iter()
-                            .try_for_each(|worker| worker.join().map_err(|_| anyhow!("a client panicked"))?)
-                    })?;
-                    pause(site);
-                }
+            let most = self.scenario.sites.iter().map(|site| site.clients).max().unwrap_or(0);
+            let delays: Vec<f64> = (0..most).map(|_| dice.random::<f64>() * TOGETHER_S).collect();
+            for transport in ["quic", "tcp"] {
+                ensure!(!interrupt::came(), "interrupted");
+                thread::scope(|scope| {
+                    let mut workers = Vec::new();
+                    for (index, site) in (0..).zip(&self.scenario.sites) {
+                        for (client, delay) in (0..site.clients).zip(delays.iter().copied()) {
+                            let done = &done;
+                            workers.push(scope.spawn(move || {
+                                thread::sleep(Duration::from_secs_f64(delay));
+                                let timed = self.one(index, client, transport, TOGETHER_BYTES, round)?;
+                                done.lock().unwrap_or_else(PoisonError::into_inner).push(timed);
+                                anyhow::Ok(())
+                            }));
+                        }
+                    }
+                    workers
+                        .into_iter()
+                        .try_for_each(|worker| worker.join().map_err(|_| anyhow!("a client panicked"))?)
+                })?;
+                thread::sleep(TOGETHER_REST);
             }
         }
         Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))

@@ -51,6 +51,8 @@ pub enum StartVariant {
     /// The host's own window, with a slow-start threshold by the last sender to the network: of the rules for openings one that
     /// has an opening for a sender that is alone.
     Threshold,
+    /// Careful Resume, by the rule of RFC 9959.
+    Rfc9959,
 }
 
 impl ApplyMethod {
@@ -79,13 +81,14 @@ impl StartVariant {
             Self::Plain => "",
             Self::Buffer => "[start]\nbuffer = true\n",
             Self::Threshold => "[start]\nshape = \"threshold\"\n",
+            Self::Rfc9959 => "[start]\nrule = \"rfc9959\"\n",
         }
     }
 
     /// The gateway's rule of estimates, where it is not the default.
     pub const fn rule(self) -> Option<&'static str> {
         match self {
-            Self::Plain | Self::Buffer => None,
+            Self::Plain | Self::Buffer | Self::Rfc9959 => None,
             Self::Threshold => Some("cached"),
         }
     }

@@ -20,6 +20,9 @@ const CUBIC_ALPHA: f64 = 0.53;
 /// Packets after the first round trip that still belong to the handshake: session tickets, settings and acknowledgements.
 const HANDSHAKE_PACKETS: u64 = 3;
 
+/// Most bytes of a packet that are no payload of its stream: header, frames' headers, an acknowledgement and the tag.
+const PACKET_OVERHEAD: u64 = 48;
+
 /// The controller.
 pub(super) struct Started {
     pub(super) adviser: Adviser,
@@ -154,7 +157,8 @@ impl Started {
                 let own = burst.saturating_sub(HANDSHAKE_PACKETS).max(2);
                 let rest = |burst: u64| u64::from(start.window_segments).saturating_sub(burst).max(1);
                 let bytes_per_s = pacing.bytes_per_s.saturating_mul(rest(own)) / rest(burst);
-                Pace::new(Pacing { burst_bytes: own * mtu, bytes_per_s }, window, rtt)
+                let packet = mtu.saturating_sub(PACKET_OVERHEAD).max(1);
+                Pace::new(Pacing { burst_bytes: own * packet, bytes_per_s }, packet, window, rtt)
             });
             self.handle.set_pace(pace);
             self.flight = Some(Flight { granted: window, began: now, sent: 0, acknowledged: 0, lost: 0 });
