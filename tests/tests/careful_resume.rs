@@ -1,15 +1,15 @@
 //! Careful Resume (RFC 9959) on real connections: one goes through the phases to the end, one has to retreat, and one of two at the same time
-//! may jump.
+//! may jump, whatever becomes of the advice meanwhile.
 
 #![expect(clippy::unwrap_used, reason = "what a test stands on either works or fails it")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use parking_lot::Mutex;
 use spand_proto::resume::Phase;
 use spand_proto::start::{NO_THRESHOLD, Shape};
-use spand_proto::units::BytesPerSecond;
+use spand_proto::units::{BytesPerSecond, Micros};
 use spand_tests::advised::{Advice, Stage, ask};
 use spand_tests::lab::is_root;
 use spand_tests::lab::path::{PathConfig, Queue};
@@ -189,5 +189,86 @@ fn one_connection_at_a_time_jumps_and_none_after_a_retreat_or_on_another_path() 
         ask(&stage.lab, 0, 0, &transfer(400)).unwrap();
     }
     assert_eq!((entered(&stage)[1], entered(&stage)[3], stage.count("resume_in_use")), (1, 1, 1));
+    stage.finish().unwrap();
+}
+
+/// Waits until this many connections have jumped.
+fn until_jumped(stage: &Stage, connections: u64) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while entered(stage)[1] < connections {
+        assert!(Instant::now() < end, "{connections} connections jump: {:?}", entered(stage));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn after_a_retreat_none_jumps_before_the_newest_advice_ends() {
+    if !is_root().unwrap() {
+        return;
+    }
+    let _alone = ONE_AT_A_TIME.lock();
+    let stage = stage("cubic", &narrow(), narrow().base_rtt()).unwrap();
+    let lifetime = Duration::from_secs(2);
+    let began = Instant::now();
+    stage.renew(lifetime.into());
+    std::thread::scope(|scope| {
+        let lab = &stage.lab;
+        scope.spawn(move || ask(lab, 0, 0, &transfer(400)).unwrap());
+        until_jumped(&stage, 1);
+        assert_eq!(entered(&stage)[3], 0, "the advice is renewed before the retreat");
+        stage.renew(Micros::from_secs(60));
+    });
+    assert_eq!((entered(&stage)[1], entered(&stage)[3], stage.count("resume_in_use")), (1, 1, 0));
+    // The advice that the jump was made on is over.
+    std::thread::sleep(lifetime.saturating_sub(began.elapsed()));
+    ask(&stage.lab, 0, 0, &transfer(400)).unwrap();
+    assert_eq!((entered(&stage)[0], entered(&stage)[1], stage.count("resume_in_use")), (2, 1, 1));
+    stage.finish().unwrap();
+}
+
+#[test]
+fn a_claim_that_ended_with_its_advice_frees_no_other_connections_claim() {
+    if !is_root().unwrap() {
+        return;
+    }
+    let _alone = ONE_AT_A_TIME.lock();
+    // A connection jumps two and a half round trips after it began, and is validated one and a half later.
+    let rtt = Duration::from_millis(800);
+    let path = PathConfig::bottleneck(BytesPerSecond(1_250_000), rtt / 2, Queue::Packets(1_000));
+    let stage = stage("cubic", &path, path.base_rtt()).unwrap();
+    stage.renew((rtt * 3).into());
+    let in_use = std::thread::scope(|scope| {
+        let lab = &stage.lab;
+        let connect = |client: usize| scope.spawn(move || ask(lab, 0, client, &transfer(900)).unwrap());
+        connect(0);
+        std::thread::sleep(rtt);
+        connect(1);
+        std::thread::sleep(rtt);
+        connect(0);
+        until_jumped(&stage, 1);
+        stage.renew(Micros::from_secs(60));
+        // By the second one's jump the first one's claim is over. The third one comes between the ends of the two.
+        until_jumped(&stage, 2);
+        assert_eq!(stage.count("resume_in_use"), 0);
+        std::thread::sleep(rtt * 7 / 5);
+        stage.count("resume_in_use")
+    });
+    assert_eq!((entered(&stage)[0], entered(&stage)[1], in_use), (3, 2, 1), "the third one finds the second one's");
+    stage.finish().unwrap();
+}
+
+#[test]
+fn none_jumps_after_its_advice_has_ended() {
+    if !is_root().unwrap() {
+        return;
+    }
+    let _alone = ONE_AT_A_TIME.lock();
+    // Established after one and a half round trips, it would jump after one more.
+    let rtt = Duration::from_millis(400);
+    let path = PathConfig::bottleneck(BytesPerSecond(1_250_000), rtt / 2, Queue::Packets(1_000));
+    let stage = stage("cubic", &path, path.base_rtt()).unwrap();
+    stage.renew((rtt * 2).into());
+    ask(&stage.lab, 0, 0, &transfer(300)).unwrap();
+    assert_eq!((entered(&stage), stage.count("resume_no_gain")), ([1, 0, 0, 0], 1));
     stage.finish().unwrap();
 }

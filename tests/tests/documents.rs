@@ -142,6 +142,26 @@ fn tests_that_the_threat_model_and_the_decisions_name_are_there() {
     assert!(checked > 60, "only {checked} names found");
 }
 
+/// A requirement that is met, or met in part, has a test by its whole name.
+#[test]
+fn every_requirement_of_rfc_9959_names_tests_that_are_there() {
+    let code = sources(workspace());
+    let page = fs::read_to_string(workspace().join("docs/rfc9959.md")).expect("the page");
+    let rows = page.lines().skip_while(|line| !line.starts_with("| section ")).skip(2);
+    let mut checked = 0;
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [_, _, _, here, tests] = cells[..] else { panic!("a row has five cells: {row}") };
+        let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty() || here.starts_with("not applicable"), "no test is named: {row}");
+        for name in names {
+            assert!(code.contains(&format!("fn {name}(")), "{name} is not there: {row}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 40, "only {checked} names found");
+}
+
 /// All of the workspace's source.
 fn sources(workspace: &Path) -> String {
     let mut text = String::new();

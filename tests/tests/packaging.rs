@@ -185,6 +185,24 @@ fn the_unit_of_the_gateway_lets_it_open_what_the_default_configuration_needs() {
     assert!(limit.parse::<u64>().unwrap() >= 2 * needed, "{limit} of {needed}");
 }
 
+/// An application in C is built on a host that has the agent, however that came there.
+#[test]
+fn the_header_for_c_comes_with_the_agent_in_every_way_to_install_it() {
+    let source = "agent/advice/c/spand_advice.h";
+    for (file, folder) in [
+        ("../Makefile", "$(DESTDIR)$(PREFIX)/include"),
+        ("../scripts/deb", "\"$tree/staged/spand-agent/usr/include\""),
+        ("../scripts/release", "\"$staged/usr/include\""),
+    ] {
+        let installed = format!("install -D -m 0644 -t {folder} {source}");
+        assert!(read(&packaging(file)).contains(&installed), "{file} has no `{installed}`");
+    }
+    let spec = read(&packaging("rpm/spand.spec"));
+    let agents = spec.split("%files -n spand-agent").nth(1).expect("the agent's files");
+    assert!(agents.lines().any(|line| line == "/usr/include/spand_advice.h"), "rpm refuses a file that no package has");
+    assert!(read(&packaging("debian/spand-agent.install")).contains("staged/spand-agent/*"));
+}
+
 /// The listener answers to the machine's own names and addresses alone, so a check under another name is refused for ever.
 #[test]
 fn the_health_check_of_the_image_asks_under_a_name_that_is_answered() {

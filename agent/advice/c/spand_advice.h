@@ -367,9 +367,8 @@ static inline bool spand_connect(struct spand_advice *advice, uint64_t now_us)
 	return false;
 }
 
-// Takes in what the agent sent meanwhile, and connects where it is gone. An agent whose signs of life are not read for some minutes
-// ends the connection: call this when `fd` is readable, or once a minute, where calls of the other functions may be further
-// apart. Never waits. Whether the agent is there.
+// Takes in what the agent sent meanwhile, and connects where it is gone. The other functions do both first, however long ago they were
+// called: call this where that is too late to connect. Never waits. Whether the agent is there.
 static inline bool spand_advice_read(struct spand_advice *advice)
 {
 	uint64_t now_us = spand_now_us();

@@ -11,7 +11,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use spand_proto::network::Network;
 use spand_proto::report::Arm;
 use spand_proto::units::{Micros, Timestamp};
 
@@ -355,11 +354,6 @@ impl Connection {
     /// Its arm of the comparison, for a connection that asks again.
     pub const fn arm(&self) -> Option<Arm> {
         self.answer.arm
-    }
-
-    /// The network that the start is about.
-    pub const fn network(&self) -> Option<Network> {
-        self.answer.network
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Budget {
     /// Until when a connection may resume carefully, where one does.
     resuming: Timestamp,
     claims: u64,
+    /// Until when none may, since one had to retreat.
+    forbidden: Timestamp,
 }
 
 /// The right of one connection to jump.
@@ -93,7 +95,7 @@ impl Budget {
 
     /// A connection jumps by Careful Resume, where no other one does.
     pub(crate) fn claim(&mut self, now: Timestamp, rtt: Option<Micros>) -> Option<Claim> {
-        if now < self.resuming {
+        if now < self.resuming.max(self.forbidden) {
             return None;
         }
         self.resuming = now.after(Micros(rtt.unwrap_or(USUAL_RTT).0.saturating_mul(RESUME_ROUNDS)));
@@ -101,12 +103,16 @@ impl Budget {
         Some(Claim { era: self.era, number: self.claims })
     }
 
-    /// It is validated or has retreated; no other one jumps before `until`.
-    pub(crate) fn end_claim(&mut self, claim: Claim, until: Timestamp) {
-        let is_own = claim == Claim { era: self.era, number: self.claims };
-        if is_own || until > self.resuming {
-            self.resuming = until;
+    /// It is validated, or was not used: another connection may jump, unless one does since the claim ended by itself.
+    pub(crate) fn end_claim(&mut self, claim: Claim) {
+        if claim == (Claim { era: self.era, number: self.claims }) {
+            self.resuming = Timestamp::default();
         }
+    }
+
+    /// A connection had to retreat: none jumps before `until`.
+    pub(crate) fn forbid(&mut self, until: Timestamp) {
+        self.forbidden = self.forbidden.max(until);
     }
 
     /// The first flight to a client is over.

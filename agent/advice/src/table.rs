@@ -399,7 +399,7 @@ impl Table {
     pub fn over(&mut self, answer: &mut Answer, client: IpAddr, flight: Option<(u32, u32)>, now: Timestamp) {
         let Some((_, budget)) = answer.network.and_then(|network| self.offers.get_mut(&network)) else { return };
         if let Some(claim) = answer.claim.take() {
-            budget.end_claim(claim, Timestamp::default());
+            budget.end_claim(claim);
         }
         let Some(reservation) = answer.reservation.take() else { return };
         budget.release(reservation);
@@ -440,7 +440,10 @@ impl Table {
             budget.release(reservation);
         }
         if let Some(claim) = answer.claim.take() {
-            budget.end_claim(claim, if has_retreated { offer.expires } else { Timestamp::default() });
+            budget.end_claim(claim);
+            if has_retreated {
+                budget.forbid(offer.expires);
+            }
         }
     }
 }

@@ -317,6 +317,38 @@ fn one_connection_to_a_network_jumps_at_a_time_and_none_after_a_retreat() {
 }
 
 #[test]
+fn no_connection_jumps_after_the_advice_is_over() {
+    let policy = StartPolicy { shape: Shape::CarefulResume, ..StartPolicy::CAREFUL };
+    let mut table = table([Offer { policy, ..offer("192.0.2.0/24") }]);
+    let client: IpAddr = [192, 0, 2, 1].into();
+    let mut answer = table.start(&to("192.0.2.1"), NOW);
+    assert!(answer.start.is_ok());
+    assert!(!table.may_resume(&mut answer, client, NOW.after(Micros::from_secs(60))), "over");
+    assert!(table.may_resume(&mut answer, client, NOW.after(Micros(59_999_999))));
+}
+
+#[test]
+fn a_retreat_outlasts_the_claim_of_a_connection_that_jumped_meanwhile() {
+    let policy = StartPolicy { shape: Shape::CarefulResume, ..StartPolicy::CAREFUL };
+    let mut table = table([Offer { policy, ..offer("192.0.2.0/24") }]);
+    let client: IpAddr = [192, 0, 2, 1].into();
+    let [mut first, mut second, mut third] = [(); 3].map(|()| table.start(&to("192.0.2.1"), NOW));
+    let later = NOW.after(Micros::from_secs(2));
+    assert!(table.may_resume(&mut first, client, NOW));
+    assert!(table.may_resume(&mut second, client, later), "the first one's claim has ended by itself");
+    table.resumed(&mut first, true);
+    table.resumed(&mut second, false);
+    assert!(!table.may_resume(&mut third, client, later));
+    // Nor does one that was validated end the claim of another.
+    table.take(ToApplication::Gone(network("192.0.2.0/24")));
+    table.take(ToApplication::Offer(Box::new(Offer { policy, ..offer("192.0.2.0/24") })));
+    let [mut first, mut second, mut third] = [(); 3].map(|()| table.start(&to("192.0.2.1"), NOW));
+    assert!(table.may_resume(&mut first, client, NOW) && table.may_resume(&mut second, client, later));
+    table.resumed(&mut first, false);
+    assert!(!table.may_resume(&mut third, client, later));
+}
+
+#[test]
 fn a_connection_that_asks_again_keeps_its_arm_and_one_from_before_an_outage_releases_nothing() {
     let mut table = table([Offer { lease: Some(Segments(30)), ..offer("192.0.2.0/24") }]);
     let client: IpAddr = [192, 0, 2, 1].into();

@@ -3,6 +3,7 @@
 //! The agent's task writes what it decides into [`Offers`]; a thread of its own serves the applications from there, so that an answer
 //! never waits for a decision about ten thousand networks.
 
+mod desk;
 mod offers;
 mod reports;
 mod server;
@@ -71,6 +72,9 @@ pub struct ApplicationsStatus {
     pub reports_lost: u64,
     /// Networks that were watched no more since an application watched too many.
     pub evicted: u64,
+    /// Networks that were watched no more since no single start was asked for a minute.
+    #[serde(default)]
+    pub unused: u64,
 }
 
 impl Applications {

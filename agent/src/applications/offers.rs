@@ -25,6 +25,8 @@ struct State {
     /// Counts changes of offers other than a longer lifetime.
     revision: u64,
     watchers: BTreeMap<u64, Watcher>,
+    /// Who watches a network of the default division: a decision about ten thousand networks asks for each.
+    watching: BTreeMap<Network, BTreeSet<u64>>,
     next: u64,
     status: ApplicationsStatus,
 }
@@ -45,6 +47,8 @@ struct Watcher {
     /// Networks by the default division of addresses, at most `most` of them, with the turn of the last request.
     watched: BTreeMap<Network, u64>,
     order: BTreeMap<u64, Network>,
+    /// The turn at which unused networks were last forgotten.
+    swept: u64,
     most: usize,
     dirty: BTreeSet<Network>,
     settings_dirty: bool,
@@ -74,10 +78,8 @@ impl Watcher {
     }
 
     fn mark(&mut self, network: Network) {
-        if self.concerns(network) {
-            self.dirty.insert(network);
-            self.wake.notify_one();
-        }
+        self.dirty.insert(network);
+        self.wake.notify_one();
     }
 }
 
@@ -88,6 +90,7 @@ impl Offers {
             offers: BTreeMap::new(),
             revision: 0,
             watchers: BTreeMap::new(),
+            watching: BTreeMap::new(),
             next: 0,
             status: ApplicationsStatus::default(),
         };
@@ -113,7 +116,7 @@ impl Offers {
     pub(super) fn put(&self, offer: Offer) {
         let network = offer.estimate.network;
         let mut state = self.state();
-        let State { offers, watchers, revision, .. } = &mut *state;
+        let State { offers, revision, .. } = &mut *state;
         match offers.get_mut(&network) {
             Some(given) if given.offer == offer => return,
             Some(given) => {
@@ -130,37 +133,30 @@ impl Offers {
                 offers.insert(network, Given { offer, revision: *revision });
             }
         }
-        for watcher in watchers.values_mut() {
-            watcher.mark(network);
-        }
+        state.mark(network);
     }
 
     /// Offers nothing for a network any more.
     pub(super) fn remove(&self, network: Network) {
         let mut state = self.state();
         if state.offers.remove(&network).is_some() {
-            for watcher in state.watchers.values_mut() {
-                watcher.mark(network);
-            }
+            state.mark(network);
         }
     }
 
     /// Offers nothing for other networks than these.
     pub(super) fn retain(&self, held: &BTreeSet<Network>) {
         let mut state = self.state();
-        let State { offers, watchers, .. } = &mut *state;
-        let gone: Vec<Network> = offers.keys().filter(|network| !held.contains(network)).copied().collect();
+        let gone: Vec<Network> = state.offers.keys().filter(|network| !held.contains(network)).copied().collect();
         for network in gone {
-            offers.remove(&network);
-            for watcher in watchers.values_mut() {
-                watcher.mark(network);
-            }
+            state.offers.remove(&network);
+            state.mark(network);
         }
     }
 
     /// Applications with connections to a network.
     pub(super) fn watchers(&self, network: Network) -> usize {
-        self.state().watchers.values().filter(|watcher| watcher.concerns(network)).count()
+        self.state().concerned(network)
     }
 
     /// Begins to count what an application watches, at most `most` networks; gives its number.
@@ -172,6 +168,7 @@ impl Offers {
             name,
             watched: BTreeMap::new(),
             order: BTreeMap::new(),
+            swept: 0,
             most,
             dirty: BTreeSet::new(),
             settings_dirty: true,
@@ -189,6 +186,9 @@ impl Offers {
         let mut state = self.state();
         let Some(gone) = state.watchers.remove(&number) else { return Vec::new() };
         let networks: Vec<Network> = gone.watched.into_keys().collect();
+        for network in &networks {
+            state.on_unwatched(number, *network);
+        }
         state.parts_changed(&networks);
         networks
     }
@@ -219,7 +219,11 @@ impl Offers {
         }
         watcher.watched.insert(network, turn);
         watcher.order.insert(turn, network);
-        state.status.evicted += u64::from(gone.is_some());
+        state.watching.entry(network).or_default().insert(number);
+        if let Some(gone) = gone {
+            state.on_unwatched(number, gone);
+            state.status.evicted += 1;
+        }
         let changed: Vec<Network> = std::iter::once(network).chain(gone).collect();
         state.parts_changed(&changed);
         let nothing = state.around(network).is_empty();
@@ -237,9 +241,38 @@ impl Offers {
         let Some(watcher) = state.watchers.get_mut(&number) else { return false };
         let did = watcher.forget(network);
         if did {
+            state.on_unwatched(number, network);
             state.parts_changed(&[network]);
         }
         did
+    }
+
+    /// A watcher forgets what it did not ask for since this was last called. Gives these networks, and what it was sent of them and around
+    /// them, which is not kept up to date any more.
+    pub(super) fn forget_unused(&self, number: u64) -> (Vec<Network>, Vec<Network>) {
+        let mut state = self.state();
+        let turn = state.next;
+        let Some(watcher) = state.watchers.get_mut(&number) else { return (Vec::new(), Vec::new()) };
+        let since = std::mem::replace(&mut watcher.swept, turn);
+        let unused: Vec<Network> = watcher.order.range(..since).map(|(_, network)| *network).collect();
+        if unused.is_empty() {
+            return (unused, Vec::new());
+        }
+        watcher.order = watcher.order.split_off(&since);
+        for network in &unused {
+            watcher.watched.remove(network);
+        }
+        let gone: Vec<Network> = watcher.sent.keys().filter(|sent| !watcher.concerns(**sent)).copied().collect();
+        for network in gone.iter().chain(&unused) {
+            watcher.sent.remove(network);
+            watcher.dirty.remove(network);
+        }
+        for network in &unused {
+            state.on_unwatched(number, *network);
+        }
+        state.status.unused += unused.len() as u64;
+        state.parts_changed(&unused);
+        (unused, gone)
     }
 
     /// What an application has to be sent.
@@ -264,10 +297,9 @@ impl Offers {
     /// What `status` shows.
     pub(super) fn status(&self) -> ApplicationsStatus {
         let state = self.state();
-        let watched: BTreeSet<&Network> = state.watchers.values().flat_map(|watcher| watcher.watched.keys()).collect();
         ApplicationsStatus {
             connected: state.watchers.values().map(|w| w.name.clone()).filter(|name| !name.is_empty()).collect(),
-            networks: watched.len(),
+            networks: state.watching.len(),
             ..state.status.clone()
         }
     }
@@ -290,6 +322,39 @@ impl Watcher {
 }
 
 impl State {
+    /// How many may ask for a network with advice. Each is looked at for a wide one alone, and those are few.
+    fn concerned(&self, network: Network) -> usize {
+        let own = Network::of(network.prefix().addr());
+        if own.covers(network) {
+            return self.watching.get(&own).map_or(0, BTreeSet::len);
+        }
+        self.watchers.values().filter(|watcher| watcher.concerns(network)).count()
+    }
+
+    fn mark(&mut self, network: Network) {
+        let own = Network::of(network.prefix().addr());
+        if own.covers(network) {
+            for number in self.watching.get(&own).into_iter().flatten() {
+                if let Some(watcher) = self.watchers.get_mut(number) {
+                    watcher.mark(network);
+                }
+            }
+            return;
+        }
+        for watcher in self.watchers.values_mut().filter(|watcher| watcher.concerns(network)) {
+            watcher.mark(network);
+        }
+    }
+
+    fn on_unwatched(&mut self, number: u64, network: Network) {
+        if let Some(numbers) = self.watching.get_mut(&network) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                self.watching.remove(&network);
+            }
+        }
+    }
+
     /// An application asks once more about a network: it may have lost what it was sent.
     fn again(&mut self, number: u64, network: Network) {
         let around = self.around(network);
@@ -315,16 +380,14 @@ impl State {
     fn parts_changed(&mut self, networks: &[Network]) {
         for network in networks {
             for around in self.around(*network) {
-                for watcher in self.watchers.values_mut() {
-                    watcher.mark(around);
-                }
+                self.mark(around);
             }
         }
     }
 
     /// The line about a network, where the application does not have it already.
     fn line(&mut self, number: u64, network: Network, at: Timestamp) -> Option<ToApplication> {
-        let others = self.watchers.values().filter(|watcher| watcher.concerns(network)).count();
+        let others = self.concerned(network);
         let watcher = self.watchers.get_mut(&number)?;
         let Some(given) = self.offers.get(&network) else {
             if watcher.sent.remove(&network).is_some() {

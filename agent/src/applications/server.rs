@@ -5,21 +5,22 @@ use std::fs;
 use std::io;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nix::unistd::{Gid, Group, chown};
-use spand_advice::{Answer, Asked, Ended, MOST_LINE_BYTES, Question, Started, Table, ToAgent, ToApplication, VERSION};
-use spand_proto::network::Network;
+use spand_advice::{Answer, Asked, Ended, MOST_LINE_BYTES, Question, Started, ToAgent, ToApplication, VERSION};
 use spand_proto::operator::Failure;
+use spand_proto::units::Timestamp;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, timeout};
 use tracing::{debug, error, info, warn};
 
+use super::desk::{Desk, started};
 use super::{Heard, Offers};
 use crate::clock::Clock;
 use crate::config::Applications as Limits;
@@ -31,6 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const ALIVE: Duration = Duration::from_secs(1);
 /// Starts of one connection to the socket that wait for their reports; the oldest goes, and what it reserved is free again.
 const MOST_STARTS: usize = 16_384;
+/// How long the desk of single starts watches a network that none is asked for, at least; at most twice as long.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// Longest name of an application, in characters.
 const MOST_NAME: usize = 64;
 
@@ -43,7 +46,7 @@ pub struct ApplicationServer {
 }
 
 /// Where what applications bring goes.
-type Way = (Arc<Offers>, mpsc::Sender<Heard>);
+pub(super) type Way = (Arc<Offers>, mpsc::Sender<Heard>);
 
 impl ApplicationServer {
     /// Listens at `path`.
@@ -114,12 +117,18 @@ fn group(name: &str) -> Result<Gid, Failure> {
 async fn accept(listener: StdListener, limits: Limits, way: Way, clock: Clock) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
     let room = Arc::new(Semaphore::new(limits.connections.get()));
-    // One table for all that ask for single starts: what they reserve of a budget counts together.
-    let asked = Arc::new(Mutex::new(Table::new(limits.networks)));
-    let number = way.0.join(String::new(), limits.networks.get(), Arc::new(Notify::new()));
-    let asked = Desk { table: asked, number, way: way.clone() };
+    let asked = Desk::new(limits.networks, way.clone());
+    let mut forget = interval_at(Instant::now() + FORGOTTEN_AFTER, FORGOTTEN_AFTER);
+    forget.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let stream = match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = forget.tick() => {
+                asked.forget(clock.now());
+                continue;
+            }
+        };
+        let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
                 // Out of descriptors, most likely: they come back.
@@ -223,6 +232,16 @@ async fn write(writer: &mut OwnedWriteHalf, message: &ToApplication) -> io::Resu
     in_time(writer.write_all(&line)).await
 }
 
+/// A sign of life, where it has room: an application without a table may read nothing until it asks.
+pub(super) async fn show_life(writer: &mut OwnedWriteHalf, now: Timestamp) -> io::Result<()> {
+    let Some(line) = line(&ToApplication::Alive { now }) else { return Ok(()) };
+    match writer.try_write(&line) {
+        Ok(written) => in_time(writer.write_all(line.get(written..).unwrap_or_default())).await,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 async fn refuse_line(writer: &mut OwnedWriteHalf, why: String) -> io::Result<()> {
     warn!(why, "an application is refused");
     write(writer, &ToApplication::Error(why)).await
@@ -262,7 +281,7 @@ impl Application<'_> {
                         write(writer, &line).await?;
                     }
                 }
-                _ = alive.tick() => write(writer, &ToApplication::Alive { now: self.clock.now() }).await?,
+                _ = alive.tick() => show_life(writer, self.clock.now()).await?,
             }
         }
     }
@@ -374,68 +393,5 @@ impl Starts {
         let (turn, question, answer) = self.of.remove(&id)?;
         self.order.remove(&turn);
         Some((question, answer))
-    }
-}
-
-/// Answers single questions.
-#[derive(Clone)]
-struct Desk {
-    table: Arc<Mutex<Table>>,
-    number: u64,
-    way: Way,
-}
-
-impl Desk {
-    fn start(&self, question: &Question, clock: Clock) -> Answer {
-        let address = question.destination.ip().to_canonical();
-        let (offers, heard) = &self.way;
-        let (new, gone) = offers.watch(self.number, address, false);
-        let now = clock.now();
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        if new.is_some() {
-            // So that the answer about an unknown network has its reason.
-            table.watch(address);
-        }
-        for line in offers.lines(self.number, now) {
-            table.take(line);
-        }
-        let answer = table.start(question, now);
-        drop(table);
-        let changed: Vec<Network> = new.into_iter().chain(gone).collect();
-        for network in changed {
-            drop(heard.try_send(Heard::Watched(network)));
-        }
-        answer
-    }
-
-    fn over(&self, question: &Question, answer: &mut Answer, flight: Option<(u32, u32)>, clock: Clock) {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.over(answer, question.destination.ip().to_canonical(), flight, clock.now());
-    }
-}
-
-fn started(id: u64, answer: &Answer) -> Started {
-    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    match &answer.start {
-        Err(reason) => Started {
-            id,
-            advised: false,
-            reason: Some(*reason),
-            window_bytes: None,
-            threshold_bytes: None,
-            burst_bytes: None,
-            rate_bytes_per_s: None,
-            lifetime_us: None,
-        },
-        Ok(start) => Started {
-            id,
-            advised: true,
-            reason: None,
-            window_bytes: Some(start.window_bytes),
-            threshold_bytes: start.threshold_bytes,
-            burst_bytes: start.pacing.map(|pacing| pacing.burst_bytes),
-            rate_bytes_per_s: start.pacing.map(|pacing| pacing.bytes_per_s),
-            lifetime_us: Some(us(start.lifetime)),
-        },
     }
 }

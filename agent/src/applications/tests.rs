@@ -271,3 +271,98 @@ fn an_application_that_watches_too_much_loses_what_it_asked_for_longest_ago() {
     assert_eq!(["192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"].map(watchers), [1, 0, 1]);
     assert_eq!(["192.0.0.0/16", "192.0.2.7/32", "0.0.0.0/0", "198.0.0.0/8"].map(watchers), [1, 1, 1, 0]);
 }
+
+#[test]
+fn the_desk_forgets_what_no_start_was_asked_for() {
+    let mut bench = Bench::new("");
+    bench.decide("192.0.2.0/24", Some(60), false);
+    bench.decide("198.51.0.0/16", Some(60), false);
+    let mut client = Plain::new(&bench);
+    client.send(r#"{"hello":{"version":1,"application":"plain"}}"#);
+    let mut window = |destination: &str| {
+        client.send(&format!(r#"{{"start":{{"id":1,"destination":"{destination}:443","rtt_us":41000}}}}"#));
+        match client.next() {
+            Some(ToApplication::Started(started)) => started.window_bytes.map(|bytes| bytes / 1_448),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(["192.0.2.1", "198.51.100.1"].map(&mut window), [Some(40); 2]);
+    let offers = Arc::clone(&bench.applications.offers);
+    let desk = 0;
+    assert_eq!(offers.forget_unused(desk), (Vec::new(), Vec::new()), "both were asked for since");
+    assert_eq!(window("198.51.100.2"), Some(10), "the first start there has reserved the whole part");
+    let unused = network("192.0.2.0/24");
+    assert_eq!(offers.forget_unused(desk), (vec![unused], vec![unused]));
+    let whole = Some(Segments(60));
+    let parts = ["192.0.2.0/24", "198.51.0.0/16"].map(|text| bench.applications.part_of(network(text), whole));
+    assert_eq!(parts, [whole, Some(Segments(30))]);
+    // With the last network inside it the wide one goes.
+    let (unused, gone) = offers.forget_unused(desk);
+    assert_eq!((unused, gone), (vec![network("198.51.100.0/24")], vec![network("198.51.0.0/16")]));
+    let status = bench.applications.status();
+    assert_eq!((status.networks, status.unused, status.evicted), (0, 2, 0));
+    assert!(bench.heard().iter().all(|heard| matches!(heard, Heard::Watched(_))));
+    assert!(window("192.0.2.1").is_some(), "asked for again, it is watched again");
+    assert_eq!(bench.applications.part_of(network("192.0.2.0/24"), whole), Some(Segments(30)));
+}
+
+#[tokio::test]
+async fn signs_of_life_wait_for_no_reader() {
+    let (server, application) = UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    let (_reader, mut writer) = tokio::net::UnixStream::from_std(server).unwrap().into_split();
+    // A socket is writable once the runtime has seen it.
+    writer.writable().await.unwrap();
+    let began = Instant::now();
+    for _ in 0..5_000 {
+        server::show_life(&mut writer, Timestamp::default()).await.unwrap();
+    }
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    application.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let mut reader = BufReader::new(application);
+    let mut read = || {
+        let mut line = String::new();
+        reader.read_line(&mut line).map(|_| serde_json::from_str::<ToApplication>(&line).unwrap())
+    };
+    let lines = std::iter::from_fn(|| read().ok()).count();
+    assert!((100..5_000).contains(&lines), "{lines} lines had room");
+    writer.writable().await.unwrap();
+    server::show_life(&mut writer, Timestamp::default()).await.unwrap();
+    assert!(matches!(read(), Ok(ToApplication::Alive { .. })), "there is room again");
+    drop(reader);
+    assert!(server::show_life(&mut writer, Timestamp::default()).await.is_err(), "nobody is there");
+}
+
+/// Prints the cost of a decision about everything: ten thousand networks that 64 applications watch.
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_a_decision_about_everything() {
+    let bench = Bench::new("");
+    let offers = Arc::clone(&bench.applications.offers);
+    let texts: Vec<String> = (0..10_000).map(|n| format!("10.{}.{}.0/24", n / 250, n % 250)).collect();
+    for text in &texts {
+        bench.decide(text, Some(60), false);
+    }
+    let mut numbers = Vec::new();
+    for _ in 0..64 {
+        let number = offers.join("x".into(), 16_384, Arc::default());
+        for text in &texts {
+            offers.watch(number, network(text).prefix().addr(), false);
+        }
+        drop(offers.lines(number, bench.clock.now()));
+        numbers.push(number);
+    }
+    for _ in 0..3 {
+        let began = Instant::now();
+        let parts = texts.iter().filter_map(|text| bench.applications.part_of(network(text), Some(Segments(600))));
+        assert!(parts.count() == texts.len());
+        let parts = began.elapsed();
+        for text in &texts {
+            bench.decide(text, Some(60), false);
+        }
+        println!("parts {parts:?}, parts and offers {:?}", began.elapsed());
+    }
+    let began = Instant::now();
+    let lines: usize = numbers.iter().map(|number| offers.lines(*number, bench.clock.now()).len()).sum();
+    println!("{lines} lines {:?}", began.elapsed());
+}

@@ -122,3 +122,46 @@ INLINE void record_loss(struct connection *connection, u64 client)
 	}
 	bpf_spin_unlock(&budget->lock);
 }
+
+// The right to jump by what is saved of this network, which one connection has at a time. It ends with the advice, if not before.
+INLINE int claim(struct budget *budget, struct connection *connection, u64 now, u64 until)
+{
+	int free = 0;
+	bpf_spin_lock(&budget->lock);
+	if (budget->era == connection->era && budget->claimed_ns <= now && budget->no_jump_ns <= now) {
+		budget->claimed_ns = until;
+		free = 1;
+	}
+	bpf_spin_unlock(&budget->lock);
+	if (free)
+		connection->claimed_ns = until;
+	return free;
+}
+
+// Another connection may jump. A claim that ended by itself may have been followed by another one's, which ends later.
+INLINE void end_claim(struct connection *connection)
+{
+	u64 own = connection->claimed_ns;
+	if (!own)
+		return;
+	connection->claimed_ns = 0;
+	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
+	if (!budget)
+		return;
+	bpf_spin_lock(&budget->lock);
+	if (budget->era == connection->era && budget->claimed_ns == own)
+		budget->claimed_ns = 0;
+	bpf_spin_unlock(&budget->lock);
+}
+
+// No connection jumps by what is saved of this network now.
+INLINE void forbid_jumps(const struct connection *connection, u64 until)
+{
+	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
+	if (!budget)
+		return;
+	bpf_spin_lock(&budget->lock);
+	if (budget->era == connection->era && budget->no_jump_ns < until)
+		budget->no_jump_ns = until;
+	bpf_spin_unlock(&budget->lock);
+}

@@ -34,40 +34,35 @@ INLINE void begin_careful(const struct tcp_sock *tp, struct connection *connecti
 	count(COUNT_RESUME_RECONNAISSANCE);
 }
 
-// The jump's reservation is free again. After a retreat no connection jumps there until the advice expires.
+// The jump's reservation is free again, and so is the claim.
 INLINE void let_others_jump(struct connection *connection)
 {
 	release(connection);
-	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
-	if (budget && connection->careful.ended_in != CAREFUL_SAFE_RETREAT) {
-		bpf_spin_lock(&budget->lock);
-		if (budget->era == connection->era)
-			budget->no_jump_ns = 0;
-		bpf_spin_unlock(&budget->lock);
-	}
-	connection->jumps = 0;
+	end_claim(connection);
+}
+
+// A retreat shows that what is saved is wrong: no connection jumps by it any more. The advice may have been renewed since the claim, and may be
+// until the retreat is over.
+static __attribute__((noinline)) int forget_saved(const struct tcp_sock *tp, const struct connection *connection)
+{
+	struct network *network = network_of(tp);
+	u64 until = connection->claimed_ns;
+	if (network && network->expires_ns > until)
+		until = network->expires_ns;
+	forbid_jumps(connection, until);
+	return 0;
 }
 
 static __attribute__((noinline)) int end_careful(struct sock *sk, struct connection *connection)
 {
-	if (connection->jumps)
+	if (connection->claimed_ns) {
+		if (connection->careful.ended_in == CAREFUL_SAFE_RETREAT)
+			forget_saved((struct tcp_sock *)sk, connection);
 		let_others_jump(connection);
+	}
 	if (connection->paced)
 		end_pacing(sk, connection);
 	return 0;
-}
-
-// The only connection that jumps by what is saved of this network.
-INLINE int claim(struct budget *budget, struct connection *connection, u64 now, u64 until)
-{
-	int free = 0;
-	bpf_spin_lock(&budget->lock);
-	if (budget->era == connection->era && budget->no_jump_ns <= now) {
-		budget->no_jump_ns = until;
-		free = 1;
-	}
-	bpf_spin_unlock(&budget->lock);
-	return free;
 }
 
 // The window of a jump by what is known of the network now, 0 for none; and the round trip that was saved with it.
@@ -77,8 +72,10 @@ static __attribute__((noinline)) u32 jump_window(struct tcp_sock *tp, struct con
 	struct network *network = network_of(tp);
 	u64 now = bpf_ktime_get_boot_ns();
 	if (!settings || !network || is_paused(settings, network) || network->refusal || network->expires_ns <= now ||
-	    network->shape != SHAPE_RFC9959)
+	    network->shape != SHAPE_RFC9959) {
+		count(COUNT_RESUME_NO_GAIN);
 		return 0;
+	}
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &network->slot);
 	if (!budget)
 		return 0;
@@ -106,7 +103,6 @@ static __attribute__((noinline)) u32 jump_window(struct tcp_sock *tp, struct con
 		count(COUNT_RESUME_IN_USE);
 		return 0;
 	}
-	connection->jumps = 1;
 	if (transfer.budget_left != NO_LIMIT) {
 		connection->extra = window - connection->initial_window;
 		reserve(budget, connection, now, half_ns);
@@ -152,6 +148,7 @@ INLINE void in_phase(struct sock *sk, struct connection *connection, u8 before, 
 		count(COUNT_RESUME_VALIDATING);
 	if (phase == CAREFUL_SAFE_RETREAT) {
 		count(COUNT_RESUME_SAFE_RETREAT);
+		forget_saved(tp, connection);
 		tp->snd_cwnd = careful->window;
 		tp->snd_ssthresh = careful->window;
 	}

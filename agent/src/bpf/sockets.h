@@ -228,7 +228,7 @@ INLINE void state_changed(struct bpf_sock_ops *skops, const struct tcp_sock *tp,
 		return;
 	if (!closing && state != BPF_TCP_FIN_WAIT2 && state != BPF_TCP_CLOSING && state != BPF_TCP_CLOSE)
 		return;
-	if (state == BPF_TCP_CLOSE && connection->jumps)
+	if (state == BPF_TCP_CLOSE && connection->claimed_ns)
 		let_others_jump(connection);
 	if (state == BPF_TCP_CLOSE && connection->phase == PHASE_FLIGHT) {
 		release(connection);

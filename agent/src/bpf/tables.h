@@ -61,7 +61,8 @@ struct budget {
 	u64 turned_ns;
 	u64 lost_ns;	 // when the last loss was
 	u64 lost_by;	 // and which client's (client_of)
-	u64 no_jump_ns;	 // until then no connection jumps by Careful Resume: one does, or had to retreat
+	u64 claimed_ns;	 // until then one connection may jump by Careful Resume, and no other one
+	u64 no_jump_ns;	 // until then none may: one had to retreat
 	u32 turns;	 // halves that have gone by
 	u32 era;	 // of the network that has the place: places are given again, eras are not
 };
@@ -170,6 +171,7 @@ struct connection {
 	u64 flight_rtt_ns; // the round trip it was planned with
 	u64 rate;	   // of the newest start, where no segment is exempt; 0: not paced
 	u64 stated_bytes;  // the size that its start was planned for, until it is spent
+	u64 claimed_ns;	   // the end of its claim to jump (budget.h); 0: it has none
 	u32 flight_start;  // sequence; reset if nothing was in flight
 	u32 flight_bytes;  // granted
 	u32 arrived_bytes; // most of a flight that was acknowledged since
@@ -196,8 +198,7 @@ struct connection {
 	u8 measures; // enum measures
 	u8 half;     // enum half
 	u8 checked;  // enum checked
-	u8 jumps;    // no other connection of the network may jump
-	u8 unused[2];
+	u8 unused[3];
 	u32 pauses; // `pauses` of the settings when it was established
 	u32 growth; // its rule of slow start (growth.h); 0: the kernel's own, or not any more
 	u32 grown; // the window that it made, in segments

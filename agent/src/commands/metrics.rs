@@ -170,6 +170,7 @@ fn applications(registry: &mut Registry, status: &Status) {
         of("report", asking.reports),
         of("report_lost", asking.reports_lost),
         of("evicted", asking.evicted),
+        of("unused", asking.unused),
     ];
     counters(registry, "applications", "What applications asked and reported", events);
 }
@@ -285,7 +286,7 @@ mod tests {
                 "certificate_not_after": "2027-01-15T08:00:00Z", "tls_failures": 1, "last_error": null},
             "networks_held": 2, "in_force": [], "decisions": {"apply": 2}, "method_events": {"started": 7}, "advice": HoldingCounts::default(),
             "pushes": Pushes::default(), "connections_seen": seen, "comparison": [class], "limitations": [],
-            "applications": {"connected": ["video"], "networks": 3, "connections": 1, "refused": 0, "starts": 0, "advised": 0, "reports": 5, "reports_lost": 1, "evicted": 0}
+            "applications": {"connected": ["video"], "networks": 3, "connections": 1, "refused": 0, "starts": 0, "advised": 0, "reports": 5, "reports_lost": 1, "evicted": 0, "unused": 2}
         }))
         .unwrap();
         let text = exposition(&status).unwrap();

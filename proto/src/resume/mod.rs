@@ -1,7 +1,7 @@
 //! Careful Resume (RFC 9959): a connection begins as any other, and jumps to half of a saved window once its first data has arrived and
 //! its round trip fits the saved one.
 //!
-//! Whole numbers throughout, as in the agent's kernel programs (`resume.h`), which repeat it to the bit. It serves every transport: windows
+//! Whole numbers throughout, as in the agent's kernel programs (`careful.h`), which repeat it to the bit. It serves every transport: windows
 //! and amounts are in the caller's unit, segments or bytes, and positions only have to rise with what is sent (sequence or packet numbers).
 //! Knows no clock, no socket, no saved parameters and no lifetime: who calls it does (`docs/rfc9959.md`).
 
@@ -98,6 +98,8 @@ pub struct CarefulResume {
     /// The last phase that was not normal.
     ended_in: Phase,
     initial_window: u64,
+    /// What the next packet takes of a window.
+    packet: u64,
     /// The position that the phase waits for: the end of the initial data, where the unvalidated data begins, or where it ends.
     boundary: u64,
     pipe_size: u64,
@@ -109,12 +111,14 @@ pub struct CarefulResume {
 }
 
 impl CarefulResume {
-    /// Of a connection with this initial window, whose initial data ends at this position.
+    /// Of a connection with this initial window, whose initial data ends at this position. Its windows are in segments, until another
+    /// size of a packet is set.
     pub const fn new(initial_window: u64, initial_end: u64) -> Self {
         Self {
             phase: Phase::Reconnaissance,
             ended_in: Phase::Reconnaissance,
             initial_window,
+            packet: 1,
             boundary: initial_end,
             pipe_size: 0,
             window: 0,
@@ -122,6 +126,12 @@ impl CarefulResume {
             rtt: Micros(0),
             saved_rtt: Micros(0),
         }
+    }
+
+    /// With windows of which a full-sized packet takes this much: one in bytes is full where no other packet fits, and rarely to the byte.
+    #[must_use]
+    pub const fn with_packet(self, packet: u64) -> Self {
+        Self { packet, ..self }
     }
 
     /// The phase.
@@ -186,7 +196,7 @@ impl CarefulResume {
         match self.phase {
             Phase::Unvalidated if !is_above_half(ack.min_rtt, self.saved_rtt) => self.on_congestion(ack.sent),
             Phase::Unvalidated => {
-                let full = ack.flight.saturating_add(ack.acked) >= self.window;
+                let full = self.is_full(ack.flight.saturating_add(ack.acked));
                 (full || ack.newest > self.boundary || self.is_over(ack.now))
                     .then(|| self.validate(ack.sent, ack.flight))
             }
@@ -198,7 +208,7 @@ impl CarefulResume {
 
     /// Something was sent: `sent` and `flight` are those after it.
     pub fn on_sent(&mut self, now: Micros, sent: u64, flight: u64) -> Option<Transition> {
-        let ends = self.phase == Phase::Unvalidated && (flight >= self.window || self.is_over(now));
+        let ends = self.phase == Phase::Unvalidated && (self.is_full(flight) || self.is_over(now));
         ends.then(|| self.validate(sent, flight))
     }
 
@@ -221,6 +231,11 @@ impl CarefulResume {
             self.phase = Phase::Normal;
             Transition { phase: Phase::Normal, window: None, ssthresh: None }
         })
+    }
+
+    /// No further packet fits the window of the jump.
+    const fn is_full(&self, flight: u64) -> bool {
+        flight.saturating_add(self.packet) > self.window
     }
 
     /// More than a round trip has passed since the jump.

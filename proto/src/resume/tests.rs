@@ -155,6 +155,21 @@ fn section_3_3_ends_when_the_window_is_full() {
 }
 
 #[test]
+fn section_3_3_a_window_in_bytes_is_full_where_no_other_packet_fits() {
+    const PACKET: u64 = 1_200;
+    let mut resume = begun().with_packet(PACKET);
+    let jump = Jump { window: 150_000, saved_rtt: RTT };
+    resume.jump(Some(jump), &ack(), FLIGHT).unwrap();
+    let (mut sent, mut acknowledged) = (resume, resume);
+    assert_eq!(sent.on_sent(Micros(1_040_000), BEFORE + 121, 148_800), None, "one fits still");
+    assert_eq!(sent.on_sent(Micros(1_040_000), BEFORE + 121, 148_801).unwrap().window, Some(148_801));
+    let with = |flight| Ack { flight, ..later(40_000, 2_400, INITIAL + 4, BEFORE + 121) };
+    assert_eq!(acknowledged.on_ack(&with(146_400)), None);
+    assert_eq!(acknowledged.on_ack(&with(146_401)).unwrap().window, Some(146_401));
+    assert_eq!(resume.with_packet(1).on_sent(Micros(1_040_000), BEFORE + 121, 149_999), None);
+}
+
+#[test]
 fn section_3_3_ends_with_the_first_acknowledgement_of_an_unvalidated_packet() {
     let mut resume = jumped();
     assert_eq!(resume.on_ack(&later(90_000, FLIGHT, BEFORE, BEFORE + 80)), None);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use parking_lot::Mutex;
 use spand_agent::Clock;
 use spand_agent::apply::bpf::BpfApplier;
 use spand_agent::apply::{Applier as _, Decided, Desired, DesiredStarts, Inputs, News, Skipped, StartReason};
@@ -76,7 +77,10 @@ impl Advice {
 /// A lab that stands, with connections to its server under advice. One in a process at a time.
 pub struct Stage {
     server: Server,
-    applier: BpfApplier,
+    applier: Mutex<BpfApplier>,
+    advised: Vec<(Network, Advice)>,
+    clock: Clock,
+    mode: Mode,
     runtime: Runtime,
     truth: SegmentTruth,
     record: Record,
@@ -109,9 +113,30 @@ impl Stage {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let advised: Vec<(Network, Advice)> =
             networks.iter().filter_map(|(plan, advice)| Some((Network::new(plan.prefix), (*advice)?))).collect();
-        let applier = runtime.block_on(apply(&cgroup, starts, &advised))?;
+        let mode = if is_compared_only(&advised) { Mode::Paper } else { Mode::Careful };
+        let clock = Clock::start();
+        // Reports of connections are waited for inside the runtime.
+        let applier = runtime.block_on(async { applier(&cgroup, starts, mode, &advised, clock) })?;
         let server = cgroup.enter(|| Server::start_with(&lab.server, lab.port, &Conduct::default()))?;
-        Ok(Self { server, applier, runtime, truth, record, _cgroup: cgroup, lab })
+        let applier = Mutex::new(applier);
+        let stage = Self { server, applier, advised, clock, mode, runtime, truth, record, _cgroup: cgroup, lab };
+        stage.renew(LIFETIME);
+        Ok(stage)
+    }
+
+    /// Advises the same once more, from now on for this time.
+    pub fn renew(&self, lifetime: Micros) {
+        let now = self.clock.now();
+        let desired = |advice: &Advice| Desired {
+            window: Segments(1),
+            reason: StartReason { mode: self.mode, share: Segments(1), clipped_by: None },
+            expires: now.after(lifetime),
+            announced: None,
+            inputs: advice.inputs,
+        };
+        let desired: DesiredStarts = self.advised.iter().map(|(network, advice)| (*network, desired(advice))).collect();
+        let decided = Decided { desired: &desired, skipped: &Skipped::new(), touched: None };
+        self.runtime.block_on(self.applier.lock().reconcile(&decided, now));
     }
 
     /// Connections that started on advice so far.
@@ -121,12 +146,13 @@ impl Stage {
 
     /// What the programs count under this name.
     pub fn count(&self, name: &str) -> u64 {
-        self.applier.counts().get(name).copied().unwrap_or_default()
+        self.applier.lock().counts().get(name).copied().unwrap_or_default()
     }
 
     /// The next reports of connections that ended; none within a second.
     pub fn reports(&mut self) -> Vec<ConnectionReport> {
-        let news = self.runtime.block_on(async { timeout(Duration::from_secs(1), self.applier.news()).await });
+        let applier = self.applier.get_mut();
+        let news = self.runtime.block_on(async { timeout(Duration::from_secs(1), applier.news()).await });
         match news {
             Ok(News::Ended(ended)) => ended.into_iter().map(|ended| ended.report).collect(),
             Ok(News::Disturbed) | Err(_) => Vec::new(),
@@ -169,8 +195,13 @@ fn is_compared_only(advised: &[(Network, Advice)]) -> bool {
     advised.iter().any(|(_, advice)| advice.inputs.shape.is_compared_only())
 }
 
-async fn apply(cgroup: &Cgroup, (bbr, check): (Bbr, bool), advised: &[(Network, Advice)]) -> Result<BpfApplier> {
-    let mode = if is_compared_only(advised) { Mode::Paper } else { Mode::Careful };
+fn applier(
+    cgroup: &Cgroup,
+    (bbr, check): (Bbr, bool),
+    mode: Mode,
+    advised: &[(Network, Advice)],
+    clock: Clock,
+) -> Result<BpfApplier> {
     let mut config = Config { apply: ApplyMethod::Bpf, mode, ..Config::default() };
     // Names of congestion controls are the whole machine's.
     config.bpf.name = format!("s{}", std::process::id());
@@ -181,18 +212,6 @@ async fn apply(cgroup: &Cgroup, (bbr, check): (Bbr, bool), advised: &[(Network, 
     config.bpf.namespaces = Namespaces::All;
     let mut policy: Policy = config.policy();
     (policy.start.fraction, policy.start.floor, policy.start.buffered) = (None, None, true);
-    let clock = Clock::start();
     policy.growths.prefixes.extend(advised.iter().map(|(network, advice)| (*network, advice.growth)));
-    let mut applier = BpfApplier::start(&config, &policy, clock)?;
-    let now = clock.now();
-    let desired = |advice: &Advice| Desired {
-        window: Segments(1),
-        reason: StartReason { mode, share: Segments(1), clipped_by: None },
-        expires: now.after(LIFETIME),
-        announced: None,
-        inputs: advice.inputs,
-    };
-    let desired: DesiredStarts = advised.iter().map(|(network, advice)| (*network, desired(advice))).collect();
-    applier.reconcile(&Decided { desired: &desired, skipped: &Skipped::new(), touched: None }, now).await;
-    Ok(applier)
+    Ok(BpfApplier::start(&config, &policy, clock)?)
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerMetrics};
 use spand_proto::report::LimitedBy;
-use spand_proto::resume::{Ack, CarefulResume, Jump, Phase, Transition};
-use spand_proto::units::Micros;
+use spand_proto::resume::{Jump, Phase, Transition};
 
+use super::resuming::{Batch, Resuming};
 use super::{Base, Handle};
 use crate::{Adviser, Connection, Outcome, Pace, Pacing, Question};
 
@@ -61,21 +61,6 @@ pub(super) struct Own {
     avoiding: Option<(u64, Instant)>,
     /// What New Reno has acknowledged since the last increase.
     acknowledged: u64,
-}
-
-/// A connection that resumes carefully. Positions are the nanoseconds at which packets left.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Resuming {
-    machine: CarefulResume,
-    jump: Jump,
-    /// The position at which the start was given: what left before belongs to the handshake.
-    began: u64,
-    /// What is not acknowledged yet of the initial window.
-    initial_left: u64,
-    /// What was acknowledged since acknowledgements were last dealt with, and the newest of it.
-    acked: u64,
-    newest: u64,
-    sent: u64,
 }
 
 /// The first flight of a start.
@@ -170,16 +155,8 @@ impl Started {
                     };
                     // Its first flight is the host's own.
                     self.flight = None;
-                    let machine = CarefulResume::new(self.base.initial_window(), self.position(now));
-                    self.stage = Stage::Resume(Resuming {
-                        machine,
-                        jump,
-                        began: self.position(now),
-                        initial_left: self.base.initial_window(),
-                        acked: 0,
-                        newest: 0,
-                        sent: 0,
-                    });
+                    let (window, began) = (self.base.initial_window(), self.position(now));
+                    self.stage = Stage::Resume(Resuming::new(window, jump, began, self.mtu));
                     self.base = self.kind.build(None, now, self.mtu);
                 }
                 (None, Some(threshold)) if self.kind != Base::Bbr => {
@@ -225,26 +202,16 @@ impl Started {
     /// Careful Resume after a batch of acknowledgements.
     fn resume(&mut self, now: Instant, flight: u64, app_limited: bool) {
         let Stage::Resume(mut resuming) = self.stage else { return };
-        let rtt = self.met.srtt.unwrap_or_default();
-        let ack = Ack {
-            now: Micros(self.position(now) / 1_000),
-            acked: std::mem::take(&mut resuming.acked),
-            newest: resuming.newest,
-            sent: resuming.sent.saturating_add(1),
+        let batch = Batch {
+            at: self.position(now),
             flight,
-            rtt: rtt.into(),
+            rtt: self.met.srtt.unwrap_or_default().into(),
             min_rtt: self.met.rtt_min.unwrap_or_default().into(),
-            recovering: false,
+            window: self.base.window(),
+            app_limited,
         };
-        let window = self.base.window();
-        // quinn does not show how much waits, but whether anything does.
-        let waiting = if app_limited { 0 } else { window };
-        let transition = if resuming.initial_left == 0 && resuming.machine.may_jump(&ack, waiting, window) {
-            let may = self.connection.as_mut().is_some_and(Connection::may_resume);
-            resuming.machine.jump(may.then_some(resuming.jump), &ack, window)
-        } else {
-            resuming.machine.on_ack(&ack)
-        };
+        let connection = &mut self.connection;
+        let transition = resuming.on_end_acks(&batch, || connection.as_mut().is_some_and(Connection::may_resume));
         self.stage = Stage::Resume(resuming);
         self.enter(transition, now);
     }
@@ -256,7 +223,7 @@ impl Started {
         if matches!(transition.phase, Phase::Normal | Phase::SafeRetreat)
             && let Some(connection) = &mut self.connection
         {
-            connection.resumed(resuming.machine.ended_in() == Phase::SafeRetreat);
+            connection.resumed(resuming.has_retreated());
         }
         match (transition.phase, transition.window, transition.ssthresh) {
             (Phase::Validating, Some(window), _) => self.base = self.kind.build(Some(window), now, self.mtu),
@@ -336,7 +303,8 @@ impl Controller for Started {
         }
         let position = self.position(now);
         if let Stage::Resume(resuming) = &mut self.stage {
-            resuming.sent = position;
+            let transition = resuming.on_sent(position, bytes);
+            self.enter(transition, now);
         }
         self.base.on_sent(now, bytes, last_packet_number);
     }
@@ -363,12 +331,8 @@ impl Controller for Started {
         let position = self.position(sent);
         match &mut self.stage {
             Stage::Resume(resuming) => {
-                resuming.acked += bytes;
-                if position >= resuming.began {
-                    resuming.initial_left = resuming.initial_left.saturating_sub(bytes);
-                }
-                resuming.newest = resuming.newest.max(position.saturating_add(1));
-                if !resuming.machine.phase().holds_window() {
+                resuming.on_ack(position, bytes);
+                if !resuming.holds_window() {
                     self.base.on_ack(now, sent, bytes, app_limited, rtt);
                 }
             }
@@ -408,9 +372,7 @@ impl Controller for Started {
         }
         if let Stage::Resume(mut resuming) = self.stage {
             let phase = resuming.machine.phase();
-            let retreat = resuming.machine.on_congestion(resuming.sent.saturating_add(1));
-            let timeout = is_persistent_congestion.then(|| resuming.machine.on_timeout()).flatten();
-            let transition = timeout.or(retreat);
+            let transition = resuming.on_congestion(lost_bytes, is_persistent_congestion);
             self.stage = Stage::Resume(resuming);
             self.enter(transition, now);
             if phase != Phase::Reconnaissance && !is_persistent_congestion {
@@ -434,13 +396,16 @@ impl Controller for Started {
 
     fn on_mtu_update(&mut self, new_mtu: u16) {
         self.mtu = new_mtu;
+        if let Stage::Resume(resuming) = &mut self.stage {
+            resuming.set_mtu(new_mtu);
+        }
         self.base.on_mtu_update(new_mtu);
     }
 
     fn window(&self) -> u64 {
         match &self.stage {
             Stage::Own(own) => own.window,
-            Stage::Resume(resuming) if resuming.machine.phase().holds_window() => resuming.machine.window(),
+            Stage::Resume(resuming) if resuming.holds_window() => resuming.machine.window(),
             Stage::Resume(_) | Stage::Waiting | Stage::Base => self.base.window(),
         }
     }

@@ -5,6 +5,9 @@
 //! connection migrates to starts plain: the advice is for the first one.
 
 mod controller;
+mod resuming;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

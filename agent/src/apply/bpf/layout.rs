@@ -33,7 +33,7 @@ pub(super) const PREFIX_BYTES: usize = 24;
 /// `struct service`.
 pub(super) const SERVICE_BYTES: usize = 20;
 /// `struct budget`.
-pub(super) const BUDGET_BYTES: usize = 56;
+pub(super) const BUDGET_BYTES: usize = 64;
 /// `struct event`.
 pub(super) const EVENT_BYTES: usize = 96;
 
