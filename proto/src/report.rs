@@ -33,7 +33,7 @@ pub struct Report {
 /// Ground truth about one transfer of one connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ConnectionReport {
-    /// The host's end.
+    /// The host's end. Its port is 0 where the application of a QUIC connection did not give it.
     pub host: SocketAddr,
     /// The other end.
     pub remote: SocketAddr,

@@ -5,11 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use spand_advice::Ended;
 use spand_proto::report::{ConnectionReport, FirstFlightLoss, Transport};
 use spand_proto::units::{Bytes, Micros, Segments};
+use spand_proto::v1;
 use tokio::time::Instant;
 
 use crate::apply;
 
-/// The report of an application's connection; `None` where it names no other end, or this host has no address of its family.
+/// The report of an application's connection; `None` where it names no other end, this host has no address of its family, or the gateway
+/// would refuse it: with it the gateway refuses the whole batch, in which reports of others are.
 pub fn report_of(ended: &Ended, addresses: &[IpAddr]) -> Option<apply::Ended> {
     let remote = ended.remote?;
     let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
@@ -50,5 +52,6 @@ pub fn report_of(ended: &Ended, addresses: &[IpAddr]) -> Option<apply::Ended> {
         ended_in_slow_start: outcome.ended_in_slow_start,
         careful_resume: outcome.careful_resume,
     };
+    ConnectionReport::try_from(v1::ConnectionReport::from(&report)).ok()?;
     Some(apply::Ended { report, at: Instant::now(), urgent: ended.goes_on })
 }

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use spand_advice::{Adviser, Outcome, Question, Reason, ToApplication};
+use spand_advice::{Adviser, Ended, Outcome, Question, Reason, ToApplication};
 use spand_proto::made_up::estimate;
 use spand_proto::network::Network;
 use spand_proto::report::Arm;
@@ -165,6 +165,27 @@ fn reports_reach_the_agent_with_this_hosts_own_address() {
         (Some(true), Some(Segments(3)))
     );
     assert_eq!(bench.applications.status().reports, 1);
+}
+
+#[test]
+fn a_report_that_the_gateway_would_refuse_with_its_batch_is_left_out() {
+    let ended = Ended {
+        id: None,
+        local: None,
+        remote: Some("192.0.2.1:443".parse().unwrap()),
+        arm: None,
+        advised_segments: None,
+        refusal: None,
+        paused: false,
+        goes_on: false,
+        outcome: Outcome { acknowledged_bytes: 90_000, ..Outcome::default() },
+    };
+    let own: [IpAddr; 1] = [[203, 0, 113, 7].into()];
+    let host = report_of(&ended, &own).map(|report| report.report.host.to_string());
+    assert_eq!(host.as_deref(), Some("203.0.113.7:0"), "an application need not give its port");
+    let no_port = Ended { remote: Some("192.0.2.1:0".parse().unwrap()), ..ended };
+    let no_window = Ended { advised_segments: Some(0), ..ended };
+    assert!([no_port, no_window].iter().all(|ended| report_of(ended, &own).is_none()));
 }
 
 /// A client without a table, as one in C is.

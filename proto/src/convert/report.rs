@@ -1,5 +1,7 @@
 //! Reports on the wire.
 
+use std::net::SocketAddr;
+
 use crate::contract::{ContractVersion, HostName};
 use crate::push::PauseState;
 use crate::report::{
@@ -10,7 +12,7 @@ use crate::start::RefusalReason;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
 use crate::v1;
 
-use super::{WireError, counted, entries, out_of_range, rtt, same_names, segments, socket};
+use super::{WireError, address, counted, entries, out_of_range, rtt, same_names, segments, socket};
 
 same_names!(LimitedBy, v1::LimitedBy, Window, Receiver, Application);
 same_names!(Arm, v1::Arm, Advised, Control);
@@ -103,8 +105,14 @@ impl TryFrom<v1::ConnectionReport> for ConnectionReport {
         if message.mss_bytes == Some(0) {
             return Err(out_of_range(&0, "mss_bytes", "at least 1, or leave it out where it was not measured"));
         }
+        let transport = Transport::from_wire(message.transport, "transport")?.unwrap_or_default();
+        let host = match (transport, message.host_port) {
+            // The application did not give it.
+            (Transport::Quic, 0) => SocketAddr::new(address(&message.host_address, "host_address")?, 0),
+            (_, number) => socket(&message.host_address, "host_address", number, "host_port")?,
+        };
         Ok(Self {
-            host: socket(&message.host_address, "host_address", message.host_port, "host_port")?,
+            host,
             remote: socket(&message.remote_address, "remote_address", message.remote_port, "remote_port")?,
             ended_ago: Micros(message.ended_ago_us),
             duration: message.duration_us.map(Micros),
@@ -124,7 +132,7 @@ impl TryFrom<v1::ConnectionReport> for ConnectionReport {
             advised: message.advised_segments.map(|count| segments(count, "advised_segments")).transpose()?,
             refusal: RefusalReason::from_wire(message.refusal, "refusal")?,
             paused: message.paused,
-            transport: Transport::from_wire(message.transport, "transport")?.unwrap_or_default(),
+            transport,
             loss_window: message.loss_window_bytes.map(Bytes),
             congestion_events: message.congestion_events,
             ended_in_slow_start: message.ended_in_slow_start,

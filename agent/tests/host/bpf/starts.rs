@@ -331,3 +331,23 @@ fn option_of(frame: &[u8], from: u16) -> Option<(u32, u32)> {
     }
     None
 }
+
+#[test]
+fn careful_resume_is_explained_by_the_window_before_its_jump_and_the_jump() {
+    in_namespace("bpf_explain_resume", || async {
+        let sections = "control_fraction = 0.0\n[start]\nrule = \"rfc9959\"\n";
+        let mut host = Host::with(98, "careful", "cubic", sections).await;
+        let model = |host: &Host| {
+            let explained = host.agent.json(&["explain", &host.client.to_string(), "--json"]);
+            let step = explained["steps"].as_array().unwrap().iter().find(|step| step["name"] == "model");
+            step.unwrap_or_else(|| panic!("{explained}"))["text"].as_str().unwrap().to_owned()
+        };
+        let own = "shape rfc9959: the host's own window, 10 segments; ";
+        let jump = "once they have arrived and the RTT is confirmed, a jump to 20 segments, paced";
+        assert_eq!(model(&host), format!("{own}{jump}"), "half of 40");
+        let small = estimate(&host.network, 20, 60);
+        host.stream.send(UpdateEvent::Estimate(small)).await;
+        let none = format!("{own}no jump, since half of the share is no larger");
+        eventually("half of 20 is no jump", || model(&host) == none).await;
+    });
+}

@@ -116,12 +116,16 @@ impl NetworkTable {
         self.renew_merged(slot, now);
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let by_wire = entry.by_wire(now, &self.config, self.rules.in_force);
-        if by_wire.is_ok() {
+        let forgets = by_wire.is_ok() && entry.reported().is_some();
+        if forgets {
             entry.forget_reports(self.sharing.is_some());
         }
         let estimate = by_wire.or_else(|why| entry.by_reports(now, &self.config, self.rules.in_force).map_err(|_| why));
         let event = self.consider_estimate(slot, estimate, now);
         self.events.extend(event);
+        if forgets {
+            self.account(slot);
+        }
     }
 
     /// Whether to announce a network that was evaluated just now, by which event; that counts as announced.
@@ -140,9 +144,7 @@ impl NetworkTable {
             }
             Err(_) => entry.withdraw(Withdrawal::Expired),
         };
-        // Never due at once again: at the end of time, where a capture's broken clock can get, every later moment is now.
-        let due = self.slots.get(slot).and_then(|entry| entry.due(&self.config)).filter(|due| *due > now);
-        if let Some(due) = due {
+        if let Some(due) = self.slots.get(slot).and_then(|entry| entry.due(now, &self.config)) {
             self.slots.due_by(slot, due);
         }
         if event.is_some() || self.slots.get(slot).is_some_and(|entry| entry.announced.is_none()) {
@@ -189,7 +191,7 @@ impl NetworkTable {
         self.send_waiting(slot, now);
         self.account(slot);
         let Some(entry) = self.slots.get_mut(slot) else { return };
-        let due = entry.due(&self.config).filter(|due| *due > now);
+        let due = entry.due(now, &self.config);
         let look = entry.considered.map(|at| at.after(entry.sample_look())).filter(|look| *look > now);
         if entry.is_empty() {
             self.remove(slot, Withdrawal::Expired);
@@ -249,8 +251,9 @@ impl Entry {
         SAMPLE_LOOK.max(Micros(CONTRIBUTION_LOOK.0.saturating_mul(contributions)))
     }
 
-    /// When the network has to be evaluated next, without further samples.
-    fn due(&self, config: &WindowConfig) -> Option<Timestamp> {
+    /// When the network has to be evaluated next after `now`, without further samples. Never at once again: at the end of time, where a
+    /// capture's broken clock can get, every later moment is now.
+    fn due(&self, now: Timestamp, config: &WindowConfig) -> Option<Timestamp> {
         let refresh =
             self.announced.filter(|_| self.has_new_samples).map(|announced| announced.at.after(config.refresh));
         // Just after the age limit, at which an estimate still holds.
@@ -261,6 +264,7 @@ impl Entry {
         let [aged, expires] = of(self.evaluated());
         let [reported_aged, reported_expires] = self.reported().map_or([None; 2], of);
         let all = [aged, expires, self.traffic.next_aged(config), refresh, reported_aged, reported_expires];
-        all.into_iter().flatten().min()
+        // What is over for one record hides no moment of another one.
+        all.into_iter().flatten().filter(|due| *due > now).min()
     }
 }

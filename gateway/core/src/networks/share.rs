@@ -451,9 +451,11 @@ impl SeenByBoth {
 }
 
 impl Entry {
-    /// Whether others are to have a cell of this network. Most networks of an egress have round-trip times alone: they leave in no case.
+    /// Whether others are to have a cell of this network. Most networks of an egress have round-trip times alone: they leave in no case,
+    /// also where reports give an estimate.
     fn is_wanted(&self, cell: &Cell) -> bool {
-        self.announced.is_some() || cell.contributions.iter().any(says_something)
+        let by_wire = self.announced.is_some() && self.reported().is_none();
+        by_wire || cell.contributions.iter().any(says_something)
     }
 
     pub(super) fn has_foreign(&self) -> bool {

@@ -197,6 +197,9 @@ fn a_report_of_an_older_agent_is_of_tcp_and_an_unknown_transport_is_refused() {
         (report.transport, report.loss_window, report.congestion_events, report.ended_in_slow_start),
         (Transport::Tcp, None, 0, None)
     );
+    let without_port = |transport| v1::ConnectionReport { host_port: 0, transport, ..older.clone() };
+    let ports = [0, 1, 2].map(|transport| ConnectionReport::try_from(without_port(transport)).map(|r| r.host.port()));
+    assert!(matches!(ports, [Err(_), Err(_), Ok(0)]), "of QUIC alone: {ports:?}");
     let error = ConnectionReport::try_from(v1::ConnectionReport { transport: 3, ..older });
     assert_eq!(error, Err(WireError::Unknown { field: "transport", value: 3 }));
 }

@@ -5,6 +5,8 @@ use spand_proto::units::Segments;
 
 use super::*;
 use crate::networks::reported::{MOST_OF_ONE_HOST, ReportRefused, ReportedConnection, ReportedView, SAMPLES_PER_HOST};
+use crate::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
+use crate::types::{LimitCounts, RttSum};
 
 const MSS: f64 = 1_200.0;
 
@@ -234,6 +236,55 @@ fn reports_age_as_samples_do_and_leave_nothing_behind() {
     assert_eq!(shares(&events(&mut table)), [Err(Withdrawal::Expired)]);
     assert_eq!((table.len(), table.memory().used_bytes, table.poll_timeout()), (0, 0, None));
     assert_eq!(table.view(network(1), late), None);
+}
+
+#[test]
+fn an_estimate_of_reports_expires_after_older_samples_of_the_wire_did() {
+    // A bucket outlives the age of samples.
+    let config = WindowConfig { max_age: Micros::from_secs(60), ..WindowConfig::default() };
+    let mut table = NetworkTable::new(config, NonZeroUsize::new(10).unwrap(), RuleKind::Robust, 7);
+    table.add(&sample(1, START, 30.0, 1, SampleReason::Loss));
+    let at = seconds(100);
+    for remote in 1..=3 {
+        table.take_reported(network(1), &lost(1, remote, 30.0, at), at).unwrap();
+    }
+    assert_eq!(shares(&events(&mut table)).len(), 1);
+    for second in 101..=160 {
+        table.expire(seconds(second), usize::MAX);
+    }
+    assert_eq!(shares(&events(&mut table)), [], "at the age limit it still holds");
+    table.expire(seconds(161), usize::MAX);
+    assert_eq!(shares(&events(&mut table)), [Err(Withdrawal::TooFew)]);
+}
+
+#[test]
+fn memory_of_reports_is_free_when_the_wire_gives_the_estimate_at_its_turn() {
+    let learnt = |table: &mut NetworkTable| {
+        (1..=3).for_each(|connection| table.add(&sample(1, START, 10.0, connection, SampleReason::Loss)));
+        table.expire(seconds(1), usize::MAX);
+        table.memory()
+    };
+    let mut table = robust(10);
+    for remote in 1..=3 {
+        table.take_reported(network(1), &lost(1, remote, 30.0, START), START).unwrap();
+    }
+    let memory = learnt(&mut table);
+    assert_eq!((view(&table, seconds(1)).reported, memory), (None, learnt(&mut robust(10))));
+}
+
+#[test]
+fn an_estimate_of_reports_makes_no_cell_leave_for_other_gateways() {
+    let own = Sharing { gateway: GatewayId(1), tap: TapId(1), pseudonyms: Pseudonyms::new([3; 16]) };
+    let mut table = robust(10).sharing(Some(own));
+    let rtt = |table: &mut NetworkTable, at| {
+        table.add_rounds(network(1), at, HOST, RttSum::of(Micros(50_000)), LimitCounts::default());
+    };
+    rtt(&mut table, START);
+    let at = report(&mut table, &[(1, 30.0), (2, 30.0)], 3);
+    rtt(&mut table, at);
+    table.expire(at.after(Micros::from_secs(20)), usize::MAX);
+    assert!((share(&table, at) / 30.0 - 1.0).abs() < 0.15);
+    assert_eq!((table.take_cells(), table.own_cells(network(1), 0, at)), (Vec::new(), Vec::new()));
 }
 
 #[test]
