@@ -13,7 +13,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use parking_lot::Mutex;
 use serde_json::Value;
 use spand_proto::units::BytesPerSecond;
 use spand_tests::lab::host::{Host, Mirrored};
@@ -25,8 +24,11 @@ use spand_tests::patience::PATIENCE;
 use spand_tests::product::standing_in::{Case, link_programs, run_cases, stand_in};
 use spand_tests::product::{Agent, AgentSetup, ApplyMethod, GatewaySetup, Mode, Product};
 
-const QUIC: &str = "198.51.100.0/24";
-const TCP: &str = "203.0.113.0/24";
+/// How many servers send to a network over QUIC, what its path holds without a queue, and its twin of TCP.
+const CASES: [(u8, u64, &str, &str); 2] =
+    [(1, 1_250_000, "198.51.100.0/24", "203.0.113.0/24"), (2, 2_500_000, "198.18.1.0/24", "198.18.2.0/24")];
+/// In bytes.
+const QUEUE: u64 = 62_500;
 const PORT: u16 = 4_433;
 /// Clients of a network; they take turns.
 const CLIENTS: u8 = 3;
@@ -36,22 +38,16 @@ const BYTES: (f64, f64) = (30e3, 10e6);
 /// How far a share may be from the path's.
 const OFF: f64 = 0.15;
 
-/// A lab has the machine for itself.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 fn main() -> ExitCode {
     stand_in().unwrap_or_else(|| {
-        let cases: [Case; 2] = [
-            ("one server", || learns(1, &path(1_250_000, 62_500))),
-            ("two servers", || learns(2, &path(2_500_000, 62_500))),
-        ];
+        let cases: [Case; 1] = [("shares of two networks", learns)];
         run_cases("quic_alone", "the lab makes network namespaces and needs root", cases)
     })
 }
 
-/// A round trip of 50 ms; rate in bytes per second, queue in bytes.
-fn path(rate: u64, queue: u64) -> PathConfig {
-    PathConfig::bottleneck(BytesPerSecond(rate), Duration::from_millis(25), Queue::Bytes(queue))
+/// A round trip of 50 ms; rate in bytes per second.
+fn path(rate: u64) -> PathConfig {
+    PathConfig::bottleneck(BytesPerSecond(rate), Duration::from_millis(25), Queue::Bytes(QUEUE))
 }
 
 /// The example's server on a host, with the agent that it asks.
@@ -71,7 +67,7 @@ impl Served {
         let setup = AgentSetup {
             method: ApplyMethod::Route,
             mode: Mode::Careful,
-            include: vec![QUIC.parse()?],
+            include: CASES.iter().map(|(_, _, quic, _)| quic.parse()).collect::<Result<_, _>>()?,
             cgroup: None,
             control_fraction: 0.0,
             number,
@@ -157,44 +153,64 @@ fn metric(product: &Product, name: &str) -> Result<f64> {
     Ok(values.filter_map(|(_, value)| value.parse::<f64>().ok()).sum())
 }
 
-/// Compares the shares of both networks, with this many servers of QUIC.
-fn learns(servers: u8, path: &PathConfig) -> Result<()> {
-    let _alone = ONE_AT_A_TIME.lock();
-    let folder = tempfile::tempdir()?;
-    link_programs(folder.path())?;
-    let plan = |prefix: &str| anyhow::Ok(NetworkPlan { prefix: prefix.parse()?, clients: CLIENTS, path: *path });
-    let lab = Topology::build(&[plan(QUIC)?, plan(TCP)?])?;
-    let gateway = folder.path().join("spand-gateway");
-    let mut product = Product::start_gateway(&lab, &gateway, &GatewaySetup::default(), folder.path())?;
-    let served: Vec<Served> = (0..servers).map(|n| Served::start(&lab, n, folder.path())).collect::<Result<_>>()?;
-    let conduct = Conduct { congestion_control: Some("cubic".to_owned()), ..Conduct::default() };
-    let _server = Server::start_with(&lab.server, lab.port, &conduct)?;
-    let [quic, tcp] = &lab.networks[..] else { anyhow::bail!("two networks") };
-    let (of_quic, of_tcp) = thread::scope(|scope| {
+/// All transfers of both networks of a case, at the same time.
+fn exchange(lab: &Topology, served: &[Served], quic: &ClientNetwork, tcp: &ClientNetwork) -> Result<()> {
+    thread::scope(|scope| {
         let of_quic = scope.spawn(|| {
             transfers(quic, |n, from, bytes| {
                 served.get(n % served.len()).context("a server")?.fetch(&quic.namespace, from, bytes)
             })
         });
-        let of_tcp = transfers(tcp, |_, from, bytes| {
+        transfers(tcp, |_, from, bytes| {
             let server = lab.server_address(tcp.plan.prefix);
             tcp.namespace.enter(|| Client::connect(from, server)?.ask(&Plan::transfer(Plan::AS_THE_HOST, bytes)))?;
             Ok(())
-        });
-        (of_quic.join(), of_tcp)
-    });
-    of_quic.map_err(|_| anyhow::anyhow!("the QUIC clients panicked"))??;
-    of_tcp?;
+        })?;
+        of_quic.join().map_err(|_| anyhow::anyhow!("the QUIC clients panicked"))?
+    })
+}
+
+fn learns() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    link_programs(folder.path())?;
+    let plan =
+        |prefix: &str, rate| anyhow::Ok(NetworkPlan { prefix: prefix.parse()?, clients: CLIENTS, path: path(rate) });
+    let plans: Vec<NetworkPlan> =
+        CASES.iter().flat_map(|(_, rate, quic, tcp)| [plan(quic, *rate), plan(tcp, *rate)]).collect::<Result<_>>()?;
+    let lab = Topology::build(&plans)?;
+    let gateway = folder.path().join("spand-gateway");
+    let mut product = Product::start_gateway(&lab, &gateway, &GatewaySetup::default(), folder.path())?;
+    let served: Vec<Served> = (0..2).map(|n| Served::start(&lab, n, folder.path())).collect::<Result<_>>()?;
+    let conduct = Conduct { congestion_control: Some("cubic".to_owned()), ..Conduct::default() };
+    let _server = Server::start_with(&lab.server, lab.port, &conduct)?;
+    thread::scope(|scope| {
+        let pairs = lab.networks.chunks_exact(2).zip(CASES);
+        let exchanges: Vec<_> = pairs
+            .filter_map(|(pair, (servers, ..))| match pair {
+                [quic, tcp] => Some((quic, tcp, served.get(..usize::from(servers))?)),
+                _ => None,
+            })
+            .map(|(quic, tcp, served)| scope.spawn(|| exchange(&lab, served, quic, tcp)))
+            .collect();
+        exchanges.into_iter().try_for_each(|one| one.join().map_err(|_| anyhow::anyhow!("a case panicked"))?)
+    })?;
     wait("every connection's report", || {
         product.check()?;
         let names = ["spand_engine_reported_samples_total", "spand_engine_reports_refused_total"];
         let reports = names.iter().map(|name| metric(&product, name)).sum::<Result<f64>>()?;
-        Ok((reports >= f64::from(TRANSFERS)).then_some(()))
+        Ok((reports >= f64::from(TRANSFERS) * CASES.len() as f64).then_some(()))
     })?;
-    let [quic, tcp] = [network(&product, QUIC)?, network(&product, TCP)?];
+    for (servers, rate, quic, tcp) in CASES {
+        judge(servers, rate, &network(&product, quic)?, &network(&product, tcp)?)?;
+    }
+    Ok(())
+}
+
+/// Holds the share that reports gave against the one of the wire.
+fn judge(servers: u8, rate: u64, quic: &Value, tcp: &Value) -> Result<()> {
     let share = |network: &Value| network.get("wc_bytes").and_then(Value::as_f64).context("no share");
-    let [by_reports, by_wire] = [share(&quic)?, share(&tcp)?];
-    let bdp = path.bdp_bytes().context("a bottleneck")?;
+    let [by_reports, by_wire] = [share(quic)?, share(tcp)?];
+    let bdp = path(rate).bdp_bytes().context("a bottleneck")?;
     let off = by_reports / by_wire - 1.0;
     println!(
         "{servers} servers, an empty path of {bdp:.0} bytes: {by_reports:.0} by {} samples that they reported, {by_wire:.0} by {} on the \
