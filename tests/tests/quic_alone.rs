@@ -32,9 +32,10 @@ const QUEUE: u64 = 62_500;
 const PORT: u16 = 4_433;
 /// Clients of a network; they take turns.
 const CLIENTS: u8 = 3;
-const TRANSFERS: u32 = 24;
-/// From the smallest transfer to the largest, evenly by factor.
-const BYTES: (f64, f64) = (30e3, 10e6);
+const TRANSFERS: u32 = 16;
+/// From the smallest transfer to the largest, evenly by factor. quinn's slow start overshoots, and the loss after its reduction shows a window
+/// that the path does not hold: smaller transfers end with that one.
+const BYTES: (f64, f64) = (300e3, 10e6);
 /// How far a share may be from the path's.
 const OFF: f64 = 0.15;
 
