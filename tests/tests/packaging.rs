@@ -185,7 +185,7 @@ fn the_unit_of_the_gateway_lets_it_open_what_the_default_configuration_needs() {
     assert!(limit.parse::<u64>().unwrap() >= 2 * needed, "{limit} of {needed}");
 }
 
-/// An application in C is built on a host that has the agent, however that came there.
+/// Applications in C are built on hosts with the agent, so each way to install the agent installs the header.
 #[test]
 fn the_header_for_c_comes_with_the_agent_in_every_way_to_install_it() {
     let source = "agent/advice/c/spand_advice.h";

@@ -125,7 +125,7 @@ fn wait<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> 
     }
 }
 
-/// Sizes in an order that is the same each time: small and large ones by turns.
+/// The sizes of the transfers. Their order is the same in each run, and small ones alternate with large ones.
 fn sizes() -> Vec<u64> {
     let part = |n: u32| f64::from(n * 7 % TRANSFERS) / f64::from(TRANSFERS - 1);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sizes of transfers")]

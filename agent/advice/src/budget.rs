@@ -103,7 +103,7 @@ impl Budget {
         Some(Claim { era: self.era, number: self.claims })
     }
 
-    /// It is validated, or was not used: another connection may jump, unless one does since the claim ended by itself.
+    /// Ends a claim whose jump is validated, or was not made. A later claim of another connection stays.
     pub(crate) fn end_claim(&mut self, claim: Claim) {
         if claim == (Claim { era: self.era, number: self.claims }) {
             self.resuming = Timestamp::default();

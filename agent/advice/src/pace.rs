@@ -62,8 +62,9 @@ impl Pace {
         match due.checked_sub(written) {
             Some(room) if room >= step => Ready::Write(room - room % self.packet_bytes),
             room => {
-                let lacking = step - room.unwrap_or(0) + written.saturating_sub(due);
-                Ready::Wait(lifted.min(Duration::from_secs_f64(lacking as f64 / rate as f64)))
+                let lacking = (step - room.unwrap_or(0)).saturating_add(written.saturating_sub(due));
+                let due_in = Duration::try_from_secs_f64(lacking as f64 / rate as f64);
+                Ready::Wait(due_in.map_or(lifted, |time| time.min(lifted)))
             }
         }
     }
@@ -87,6 +88,9 @@ mod tests {
         assert_eq!(pace.ready(24_000, at(140)), Ready::Wait(Duration::from_millis(10)), "no longer than a round trip");
         assert_eq!(pace.ready(24_000, at(150)), Ready::Write(u64::MAX));
         assert_eq!(pace.ready(30_000, at(1)), Ready::Write(u64::MAX), "the flight is over");
+        let slow = Pacing { burst_bytes: 0, bytes_per_s: 0 };
+        let endless = Pace::new(slow, u64::MAX, 30_000, Duration::from_millis(150)).from(began);
+        assert_eq!(endless.ready(0, at(0)), Ready::Wait(Duration::from_millis(150)));
         assert_eq!(Pace::at_once().ready(0, at(0)), Ready::Write(u64::MAX));
     }
 }

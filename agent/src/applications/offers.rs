@@ -322,7 +322,7 @@ impl Watcher {
 }
 
 impl State {
-    /// How many may ask for a network with advice. Each is looked at for a wide one alone, and those are few.
+    /// The number of watchers that may ask for a network with advice. Wide networks are few, and only for them each watcher is looked at.
     fn concerned(&self, network: Network) -> usize {
         let own = Network::of(network.prefix().addr());
         if own.covers(network) {

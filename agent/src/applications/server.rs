@@ -232,7 +232,7 @@ async fn write(writer: &mut OwnedWriteHalf, message: &ToApplication) -> io::Resu
     in_time(writer.write_all(&line)).await
 }
 
-/// A sign of life, where it has room: an application without a table may read nothing until it asks.
+/// Writes a sign of life where the socket has room. An application without a table may not read until it asks again.
 pub(super) async fn show_life(writer: &mut OwnedWriteHalf, now: Timestamp) -> io::Result<()> {
     let Some(line) = line(&ToApplication::Alive { now }) else { return Ok(()) };
     match writer.try_write(&line) {

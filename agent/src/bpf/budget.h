@@ -123,7 +123,7 @@ INLINE void record_loss(struct connection *connection, u64 client)
 	bpf_spin_unlock(&budget->lock);
 }
 
-// The right to jump by what is saved of this network, which one connection has at a time. It ends with the advice, if not before.
+// Claims the right to jump with what is saved of this network. One connection has it at a time, at the longest until the advice ends.
 INLINE int claim(struct budget *budget, struct connection *connection, u64 now, u64 until)
 {
 	int free = 0;
@@ -138,7 +138,7 @@ INLINE int claim(struct budget *budget, struct connection *connection, u64 now, 
 	return free;
 }
 
-// Another connection may jump. A claim that ended by itself may have been followed by another one's, which ends later.
+// Gives the right back. Where the claim has lapsed, another connection may have one, which has another end and stays.
 INLINE void end_claim(struct connection *connection)
 {
 	u64 own = connection->claimed_ns;
@@ -154,7 +154,7 @@ INLINE void end_claim(struct connection *connection)
 	bpf_spin_unlock(&budget->lock);
 }
 
-// No connection jumps by what is saved of this network now.
+// Keeps all connections from jumping with what is saved of this network.
 INLINE void forbid_jumps(const struct connection *connection, u64 until)
 {
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);

@@ -41,8 +41,8 @@ INLINE void let_others_jump(struct connection *connection)
 	end_claim(connection);
 }
 
-// A retreat shows that what is saved is wrong: no connection jumps by it any more. The advice may have been renewed since the claim, and may be
-// until the retreat is over.
+// A retreat shows that what is saved is wrong: no connection jumps with it any more. The advice may be renewed between the claim and the end of
+// the retreat, so the newest end counts.
 static __attribute__((noinline)) int forget_saved(const struct tcp_sock *tp, const struct connection *connection)
 {
 	struct network *network = network_of(tp);
@@ -169,7 +169,7 @@ static __attribute__((noinline)) int after_jump(struct sock *sk, struct connecti
 	struct careful_ack ack;
 	u8 before = careful->phase;
 	u32 held = careful->window + 1;
-	// The kernel names no timeout that hits a recovery: it does not ask for another threshold.
+	// A timeout during a recovery makes no call: the kernel keeps the threshold that it has.
 	if (BITS(&tp->inet_conn, icsk_ca_state) == CA_LOSS) {
 		if (before == CAREFUL_SAFE_RETREAT)
 			tp->snd_ssthresh = careful->window;

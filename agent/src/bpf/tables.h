@@ -110,7 +110,7 @@ enum count {
 	COUNT_RESUME_VALIDATING,
 	COUNT_RESUME_SAFE_RETREAT,
 	COUNT_RESUME_RTT_MISMATCH,
-	COUNT_RESUME_IN_USE,  // another connection jumps there, or has retreated
+	COUNT_RESUME_IN_USE,  // did not jump: another connection has the claim, or one retreated
 	COUNT_RESUME_NO_GAIN, // the jump is no larger than the window
 	COUNT_OF_COUNTS,
 };

@@ -188,7 +188,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
                 agent.pushes.publish(agent.seen.missed(), &count);
             }
             _ = look.tick() => addresses::refresh(config, &change_addresses).await,
-            // Last, since an application may send without end: what finds no room in the queue is counted.
+            // This branch is the last one, since an application may send without end. The queue has a limit, and what does not fit is counted.
             heard = hear(&mut agent.applications) => agent.on_application(&heard, &end),
         }
     }

@@ -17,11 +17,11 @@ pub(super) struct Resuming {
     acked: u64,
     newest: u64,
     sent: u64,
-    /// What is in flight. Packets of acknowledgements alone count until quinn next shows it.
+    /// Bytes in flight. Between two batches they include packets that carry acknowledgements alone.
     flight: u64,
 }
 
-/// What quinn shows once a batch of acknowledgements is dealt with.
+/// What quinn shows after a batch of acknowledgements.
 pub(super) struct Batch {
     pub(super) at: u64,
     pub(super) flight: u64,
@@ -86,7 +86,7 @@ impl Resuming {
         timeout.or(retreat)
     }
 
-    /// Whether quinn's algorithm has no say about the window.
+    /// Whether Careful Resume sets the window, and quinn's algorithm does not.
     pub(super) const fn holds_window(&self) -> bool {
         self.machine.phase().holds_window()
     }
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn the_packet_that_fills_the_window_ends_the_unvalidated_data() {
         let mut resuming = jumped();
-        // Before the 39th, which is the last that quinn sends, another one fits.
+        // quinn sends 39 packets at most. After each of those before, another one fits.
         (11..39).for_each(|packet| assert_eq!(resuming.on_sent((200 + packet) * MS, PACKET), None, "{packet}"));
         let transition = resuming.on_sent(240 * MS, PACKET).unwrap();
         assert_eq!((transition.phase, transition.window), (Phase::Validating, Some(39 * PACKET)));

@@ -39,7 +39,7 @@ impl Compared {
 const fn other(start: StartVariant) -> &'static str {
     match start {
         StartVariant::Plain | StartVariant::Buffer => "plain",
-        // Its window is the host's own, at first at least.
+        // Both start with the host's own window.
         StartVariant::Threshold | StartVariant::Rfc9959 => "cubic",
     }
 }
@@ -50,7 +50,7 @@ pub(super) fn write(text: &mut String, start: StartVariant, results: &[&RunResul
     let mut against =
         |other| table(text, &format!("start `{}` against `{other}`", start.name()), &compared(results, other));
     if start == StartVariant::Rfc9959 {
-        // For its reader: a window that is halved is not held to the whole one's times.
+        // This table has no target: half of a window is not expected to be as fast as the whole.
         against("plain");
     }
     let findings = against(other);
