@@ -18,6 +18,8 @@ fn main() {
         // The line information of an object names no folder of the machine that compiled it.
         clang.arg("-fdebug-compilation-dir=.");
         clang.args(["-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", "-c", &source, "-o"]).arg(&out);
+        // Kernels before 6.3 refuse a program that reads what was not written on every way there.
+        clang.args(["-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized"]);
         match clang.status() {
             Ok(status) if status.success() => {}
             Ok(status) => panic!("clang could not compile {source} ({status}): its messages are above"),

@@ -63,7 +63,7 @@ static __attribute__((noinline)) int begin(struct sock *sk, struct connection *c
 		count(COUNT_NO_ROOM);
 		return 0;
 	}
-	struct start start;
+	struct start start = {};
 	u32 share = 0;
 	if (!plan(tp, connection, next_size(sk, connection), 1, &start, &share)) {
 		connection->stated_bytes = 0;

@@ -68,7 +68,7 @@ static __attribute__((noinline)) int begin(struct sock *sk)
 		release(connection);
 	}
 	connection->phase = PHASE_OPEN;
-	struct start start;
+	struct start start = {};
 	if (!plan(tp, connection, next_size(sk, connection), first, &start, 0)) {
 		connection->stated_bytes = 0;
 		return 0;
@@ -292,7 +292,7 @@ void start_init(u64 *arguments)
 		return;
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	connection->phase = PHASE_OPEN;
-	struct start start;
+	struct start start = {};
 	if (!plan(tp, connection, next_size(sk, connection), 1, &start, 0))
 		return;
 	connection->paced |= set(tp, &start);

@@ -88,7 +88,7 @@ static __attribute__((noinline)) u32 jump_window(struct tcp_sock *tp, struct con
 		.shape = SHAPE_RFC9959,
 	};
 	transfer.budget_left = budget_left(budget, network, client_of(tp), now, half_ns, &held_back);
-	struct start start;
+	struct start start = {};
 	decide(network, &transfer, &settings->policy, &start);
 	*saved_rtt_us = network->rtt_us;
 	u32 window = smaller(start.jump, tp->snd_cwnd_clamp);

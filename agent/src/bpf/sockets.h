@@ -56,7 +56,7 @@ INLINE void start_by_options(struct bpf_sock_ops *skops, struct bpf_sock *sk, st
 			     struct connection *connection, int with_window)
 {
 	if (with_window) {
-		struct start start;
+		struct start start = {};
 		struct stated *stated = bpf_sk_storage_get(&sizes, sk, 0, 0);
 		connection->phase = PHASE_OPEN;
 		if (!plan(tp, connection, stated ? stated->bytes : 0, 1, &start, 0))

@@ -25,7 +25,7 @@ int try_start(struct trial *trial)
 	struct network network = trial->network;
 	struct transfer transfer = trial->transfer;
 	struct policy policy = trial->policy;
-	struct start start;
+	struct start start = {};
 	decide(&network, &transfer, &policy, &start);
 	trial->start = start;
 	return 0;

@@ -189,6 +189,7 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 		share = raised;
 	}
 	start->cwnd = whole;
+	u64 wanted = unbounded(0);
 	// The host's own is bounded by what bounds every host.
 	if (start->keeps_window)
 		goto threshold;
@@ -200,7 +201,7 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 		cap = CAP_OF_MEASURED;
 	clip(start, smaller(cap, network->cap), LIMIT_CAP);
 	// What limits one connection alone, its receiver or what is left of a budget, is no measure of the path's rate.
-	u64 wanted = start->cwnd;
+	wanted = start->cwnd;
 	u64 peer = transfer->peer_window / mss;
 	clip(start, peer < MOST_SEGMENTS ? peer : MOST_SEGMENTS, LIMIT_PEER_WINDOW);
 	if (policy->budgeted && transfer->budget_left != NO_LIMIT)
