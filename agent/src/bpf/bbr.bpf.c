@@ -12,16 +12,14 @@
 #include "connection.h"
 #include "bbr.h"
 
-#define WEAK __attribute__((weak))
-
-// net/ipv4/tcp_bbr.c, for BPF congestion controls. `bbr_main` has four arguments since Linux 6.10. The one that a kernel lacks is
-// in no program that is loaded.
+// net/ipv4/tcp_bbr.c, for BPF congestion controls. `bbr_main` has four arguments since Linux 6.10, and no kernel has both events.
 extern void bbr_init(struct sock *sk) KFUNC;
 extern void bbr_main(struct sock *sk, u32 ack, int flag, const struct rate_sample *sample) KFUNC WEAK;
 extern void bbr_main___two(struct sock *sk, const struct rate_sample *sample) KFUNC WEAK;
 extern u32 bbr_sndbuf_expand(struct sock *sk) KFUNC;
 extern u32 bbr_undo_cwnd(struct sock *sk) KFUNC;
-extern void bbr_cwnd_event(struct sock *sk, enum tcp_ca_event event) KFUNC;
+extern void bbr_cwnd_event(struct sock *sk, enum tcp_ca_event event) KFUNC WEAK; // before Linux 7.1
+extern void bbr_cwnd_event_tx_start(struct sock *sk) KFUNC WEAK; // since then
 extern u32 bbr_ssthresh(struct sock *sk) KFUNC;
 extern u32 bbr_min_tso_segs(struct sock *sk) KFUNC;
 extern void bbr_set_state(struct sock *sk, u8 state) KFUNC;
@@ -162,6 +160,17 @@ void on_bbr_event(u64 *arguments)
 }
 
 SEC("struct_ops")
+void on_bbr_tx_start(u64 *arguments)
+{
+	struct sock *sk = (struct sock *)arguments[0];
+	bbr_cwnd_event_tx_start(sk);
+	if (starts(sk))
+		return;
+	hand_over(sk, 0);
+	bbr_cwnd_event_tx_start(sk);
+}
+
+SEC("struct_ops")
 u32 on_bbr_sndbuf(u64 *arguments)
 {
 	return bbr_sndbuf_expand((struct sock *)arguments[0]);
@@ -191,19 +200,30 @@ void on_bbr_state(u64 *arguments)
 	bbr_set_state((struct sock *)arguments[0], arguments[1]);
 }
 
-#define ON_BBR(control)                                                                                                \
-	{                                                                                                              \
-		.init = (void *)on_bbr_init, .cong_control = (void *)(control), .sndbuf_expand = (void *)on_bbr_sndbuf, \
-		.undo_cwnd = (void *)on_bbr_undo, .cwnd_event = (void *)on_bbr_event,                                  \
-		.ssthresh = (void *)on_bbr_ssthresh, .min_tso_segs = (void *)on_bbr_tso,                               \
-		.set_state = (void *)on_bbr_state,                                                                     \
-	}
+#define ON_BBR                                                                                                         \
+	.init = (void *)on_bbr_init, .sndbuf_expand = (void *)on_bbr_sndbuf, .undo_cwnd = (void *)on_bbr_undo,         \
+	.ssthresh = (void *)on_bbr_ssthresh, .min_tso_segs = (void *)on_bbr_tso, .set_state = (void *)on_bbr_state
 
-// The agent loads the one whose `bbr_main` the kernel has, and sets its name.
+// The agent creates the one whose functions the kernel has, and sets its name.
 SEC(".struct_ops.link")
-struct tcp_congestion_ops on_bbr = ON_BBR(on_bbr_control);
+struct tcp_congestion_ops on_bbr = {
+	ON_BBR,
+	.cong_control = (void *)on_bbr_control,
+	.cwnd_event = (void *)on_bbr_event,
+};
 
 SEC(".struct_ops.link")
-struct tcp_congestion_ops on_bbr_old = ON_BBR(on_bbr_control_old);
+struct tcp_congestion_ops on_bbr_tx = {
+	ON_BBR,
+	.cong_control = (void *)on_bbr_control,
+	.cwnd_event_tx_start = (void *)on_bbr_tx_start,
+};
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops on_bbr_old = {
+	ON_BBR,
+	.cong_control = (void *)on_bbr_control_old,
+	.cwnd_event = (void *)on_bbr_event,
+};
 
 char _license[] SEC("license") = "Dual MIT/GPL";

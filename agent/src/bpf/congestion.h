@@ -234,6 +234,14 @@ void cubic_cwnd_event(u64 *arguments)
 }
 
 SEC("struct_ops")
+void cubic_tx_start(u64 *arguments)
+{
+	struct sock *sk = (struct sock *)arguments[0];
+	cubictcp_cwnd_event_tx_start(sk);
+	begin(sk);
+}
+
+SEC("struct_ops")
 void cubic_pkts_acked(u64 *arguments)
 {
 	struct sock *sk = (struct sock *)arguments[0];
@@ -268,6 +276,12 @@ void reno_cwnd_event(u64 *arguments)
 }
 
 SEC("struct_ops")
+void reno_tx_start(u64 *arguments)
+{
+	begin((struct sock *)arguments[0]);
+}
+
+SEC("struct_ops")
 void reno_pkts_acked(u64 *arguments)
 {
 	on_acknowledged((struct sock *)arguments[0], (const struct ack_sample *)arguments[1]);
@@ -299,26 +313,30 @@ void start_init(u64 *arguments)
 	count(COUNT_STARTED);
 }
 
-// The agent gives each its name before it is loaded.
+// `_tx` is for kernels with `cwnd_event_tx_start`, whose CUBIC leaves the other events alone. The agent creates those that fit the kernel,
+// and gives each its name before.
+#define ON_CUBIC                                                                                                       \
+	.init = (void *)cubic_init, .ssthresh = (void *)cubic_ssthresh, .cong_avoid = (void *)cubic_cong_avoid,        \
+	.set_state = (void *)cubic_set_state, .pkts_acked = (void *)cubic_pkts_acked, .undo_cwnd = (void *)undo_cwnd
+#define ON_RENO                                                                                                        \
+	.ssthresh = (void *)reno_ssthresh, .cong_avoid = (void *)reno_cong_avoid, .cwnd_event = (void *)reno_cwnd_event, \
+	.pkts_acked = (void *)reno_pkts_acked, .undo_cwnd = (void *)undo_cwnd
+
 SEC(".struct_ops.link")
-struct tcp_congestion_ops on_cubic = {
-	.init = (void *)cubic_init,
-	.ssthresh = (void *)cubic_ssthresh,
-	.cong_avoid = (void *)cubic_cong_avoid,
-	.set_state = (void *)cubic_set_state,
-	.cwnd_event = (void *)cubic_cwnd_event,
-	.pkts_acked = (void *)cubic_pkts_acked,
-	.undo_cwnd = (void *)undo_cwnd,
+struct tcp_congestion_ops on_cubic = { ON_CUBIC, .cwnd_event = (void *)cubic_cwnd_event };
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops on_cubic_tx = {
+	ON_CUBIC,
+	.cwnd_event = (void *)reno_cwnd_event,
+	.cwnd_event_tx_start = (void *)cubic_tx_start,
 };
 
 SEC(".struct_ops.link")
-struct tcp_congestion_ops on_reno = {
-	.ssthresh = (void *)reno_ssthresh,
-	.cong_avoid = (void *)reno_cong_avoid,
-	.cwnd_event = (void *)reno_cwnd_event,
-	.pkts_acked = (void *)reno_pkts_acked,
-	.undo_cwnd = (void *)undo_cwnd,
-};
+struct tcp_congestion_ops on_reno = { ON_RENO };
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops on_reno_tx = { ON_RENO, .cwnd_event_tx_start = (void *)reno_tx_start };
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops at_start = {

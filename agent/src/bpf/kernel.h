@@ -15,7 +15,9 @@ typedef __u64 u64;
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
 #define READ_THROUGH __attribute__((preserve_access_index))
+// A function of the kernel. One that a kernel lacks is weak, and only in programs that are not loaded there.
 #define KFUNC __attribute__((section(".ksyms")))
+#define WEAK __attribute__((weak))
 
 struct sock;
 struct tcp_sock;
@@ -176,6 +178,7 @@ struct tcp_congestion_ops {
 	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
 	void (*set_state)(struct sock *sk, u8 state);
 	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event event);
+	void (*cwnd_event_tx_start)(struct sock *sk); // since Linux 7.1, and CA_EVENT_TX_START is no event of `cwnd_event` there
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	u32 (*undo_cwnd)(struct sock *sk);
 	void (*init)(struct sock *sk);
@@ -185,16 +188,18 @@ struct tcp_congestion_ops {
 	char name[16];
 };
 
-// net/ipv4/tcp_cubic.c and tcp_cong.c, exported to BPF congestion controls.
-extern void cubictcp_init(struct sock *sk) KFUNC;
-extern u32 cubictcp_recalc_ssthresh(struct sock *sk) KFUNC;
-extern void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked) KFUNC;
-extern void cubictcp_state(struct sock *sk, u8 state) KFUNC;
-extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) KFUNC;
-extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) KFUNC;
-extern u32 tcp_reno_ssthresh(struct sock *sk) KFUNC;
-extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) KFUNC;
-extern u32 tcp_reno_undo_cwnd(struct sock *sk) KFUNC;
+// net/ipv4/tcp_cubic.c and tcp_cong.c, exported to BPF congestion controls. A kernel may be built without CUBIC, and none has both of
+// CUBIC's events.
+extern void cubictcp_init(struct sock *sk) KFUNC WEAK;
+extern u32 cubictcp_recalc_ssthresh(struct sock *sk) KFUNC WEAK;
+extern void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked) KFUNC WEAK;
+extern void cubictcp_state(struct sock *sk, u8 state) KFUNC WEAK;
+extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) KFUNC WEAK; // before Linux 7.1
+extern void cubictcp_cwnd_event_tx_start(struct sock *sk) KFUNC WEAK; // since then
+extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) KFUNC WEAK;
+extern u32 tcp_reno_ssthresh(struct sock *sk) KFUNC WEAK;
+extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) KFUNC WEAK;
+extern u32 tcp_reno_undo_cwnd(struct sock *sk) KFUNC WEAK;
 
 // A bit field cannot be addressed: the bytes that hold it are read and masked by its type information.
 #define BITS(from, field)                                                                                              \
