@@ -87,30 +87,27 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		struct start *start, u32 *share)
 {
 	struct settings *settings = all_settings();
-	struct network *found = network_of(tp);
-	if (!settings || !found) {
+	struct network *network = network_of(tp);
+	if (!settings || !network) {
 		count(COUNT_NO_ESTIMATE);
 		return 0;
 	}
-	struct network network = *found;
 	// Also where a connection that was established before begins, or restarts after an idle time.
-	if (is_paused(settings, found)) {
+	if (is_paused(settings, network)) {
 		count(COUNT_PAUSED);
 		return 0;
 	}
-	// A route that locks `cwnd` bounds the socket (tcp_init_metrics), and so may another program: a cap that the administrator named.
-	network.cap = smaller(network.cap, tp->snd_cwnd_clamp);
 	u64 now = bpf_ktime_get_boot_ns();
-	if (network.expires_ns <= now) {
+	if (network->expires_ns <= now) {
 		count(COUNT_EXPIRED);
 		return 0;
 	}
-	if (network.refusal) {
-		connection->refusal = network.refusal;
+	if (network->refusal) {
+		connection->refusal = network->refusal;
 		count(COUNT_REFUSED);
 		return 0;
 	}
-	struct budget *budget = bpf_map_lookup_elem(&budgets, &network.slot);
+	struct budget *budget = bpf_map_lookup_elem(&budgets, &network->slot);
 	if (!budget) {
 		count(COUNT_NO_ROOM);
 		return 0;
@@ -126,23 +123,25 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		.unpaced = first ? settings->policy.burst : 0,
 		.usual = !stated_bytes,
 		.now_ns = now,
-		.shape = network.shape,
+		.shape = network->shape,
+		// A route that locks `cwnd` bounds the socket (tcp_init_metrics), and so may another program: a cap that the administrator named.
+		.most = tp->snd_cwnd_clamp,
 	};
 	// As the rate is computed (decide).
-	u64 rtt_us = transfer.rtt_us > network.rtt_us ? transfer.rtt_us : network.rtt_us;
-	u32 held_back = 0;
-	transfer.budget_left = budget_left(budget, &network, client_of(tp), now, rtt_us * 2000, &held_back);
+	u64 rtt_us = transfer.rtt_us > network->rtt_us ? transfer.rtt_us : network->rtt_us;
+	u32 held_back = 0, cap = smaller(network->cap, tp->snd_cwnd_clamp);
+	transfer.budget_left = budget_left(budget, network, client_of(tp), now, rtt_us * 2000, &held_back);
 	if (held_back) {
 		// The host's own window, on a path that just lost most of several first flights: slow start beyond it would lose again. After
 		// an idle time no more than the kernel leaves.
 		count(COUNT_RETREATED);
 		__builtin_memset(start, 0, sizeof(*start));
-		start->cwnd = smaller(transfer.initial_window, network.cap);
+		start->cwnd = smaller(transfer.initial_window, cap);
 		if (!first)
 			start->cwnd = smaller(start->cwnd, tp->snd_cwnd);
 		start->ssthresh = start->cwnd;
 	} else {
-		decide(&network, &transfer, &settings->policy, start);
+		decide(network, &transfer, &settings->policy, start);
 	}
 	connection->refusal = start->refusal;
 	if (start->refusal) {
@@ -159,8 +158,8 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		count(COUNT_STATED_SIZE);
 	if (start->overdue)
 		count(COUNT_LOSS_OVERDUE);
-	connection->slot = network.slot;
-	connection->era = network.era;
+	connection->slot = network->slot;
+	connection->era = network->era;
 	connection->extra = 0;
 	if (transfer.budget_left != NO_LIMIT && start->cwnd > transfer.initial_window)
 		connection->extra = start->cwnd - transfer.initial_window;
@@ -176,10 +175,10 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	connection->rate = start->rate ? start->rate + (u64)transfer.unpaced * transfer.mss * 1000000 / (rtt_us | !rtt_us) : 0;
 	if (first) {
 		// Of account for congestion controls of ours only.
-		connection->measures = (network.shape == SHAPE_OWN_THRESHOLD || network.shape == SHAPE_OWN_PACED) ? MEASURES_FIRST : MEASURES_NOT;
-		connection->half = network.shape == SHAPE_OWN_PACED ? HALF_WAITING : HALF_NOT;
+		connection->measures = (network->shape == SHAPE_OWN_THRESHOLD || network->shape == SHAPE_OWN_PACED) ? MEASURES_FIRST : MEASURES_NOT;
+		connection->half = network->shape == SHAPE_OWN_PACED ? HALF_WAITING : HALF_NOT;
 		// With an open threshold the start searches by itself.
-		connection->checked = settings->check && network.shape == SHAPE_PACED && !held_back &&
+		connection->checked = settings->check && network->shape == SHAPE_PACED && !held_back &&
 				      start->cwnd >= UNPACED && start->ssthresh != NO_THRESHOLD;
 		connection->first_granted = start->cwnd;
 		connection->first_end = connection->flight_start + connection->flight_bytes;
@@ -188,10 +187,10 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	if (share && held_back) {
 		*share = start->cwnd;
 	} else if (share) {
-		u64 part = rounded(network.share_half_bytes, transfer.mss);
+		u64 part = rounded(network->share_half_bytes, transfer.mss);
 		if (settings->policy.fraction_ppm != NO_LIMIT)
 			part = part * settings->policy.fraction_ppm / 1000000;
-		*share = smaller(part, network.cap);
+		*share = smaller(part, cap);
 	}
 	return 1;
 }

@@ -83,7 +83,7 @@ struct transfer {
 	u32 usual;	    // the size is that of most of the service's transfers: no start below the default rests on it
 	u64 now_ns;
 	u32 shape;	    // enum shape
-	u32 unused;
+	u32 most;	    // segments that the socket may have, whatever the network; 0: no bound of its own
 };
 
 enum refusal {

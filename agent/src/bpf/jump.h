@@ -88,11 +88,9 @@ static __attribute__((noinline)) u32 jump_window(struct tcp_sock *tp, struct con
 		.shape = SHAPE_RFC9959,
 	};
 	transfer.budget_left = budget_left(budget, network, client_of(tp), now, half_ns, &held_back);
-	struct start start = {};
-	decide(network, &transfer, &settings->policy, &start);
 	*saved_rtt_us = network->rtt_us;
-	u32 window = smaller(start.jump, tp->snd_cwnd_clamp);
-	if (held_back || start.refusal || window <= tp->snd_cwnd) {
+	u32 window = smaller(jump_of(network, &transfer, &settings->policy, network->cap), tp->snd_cwnd_clamp);
+	if (held_back || !network->rtt_us || window <= tp->snd_cwnd) {
 		count(held_back ? COUNT_RETREATED : COUNT_RESUME_NO_GAIN);
 		return 0;
 	}

@@ -10,14 +10,22 @@
 // Largest share that is computed with; what a scaled window of 2^30 bytes holds at any usual segment size.
 #define MOST_SEGMENTS 65535u
 
+// The kernel's verifier checks a function that is not static by itself, with any arguments, and assumes nothing of its result or of what it
+// writes. The checks of a computation that is made of such functions add up; in one function its choices multiply.
+#define PART __attribute__((noinline))
+
+PART u64 least(u64 a, u64 b)
+{
+	return a < b ? a : b;
+}
+
 // Segments that leave in `rounds` round trips from `window`, growing by one to `share`.
 INLINE u64 sent(u64 share, u64 window, u64 rounds)
 {
 	u64 climbing = share - window;
 	if (rounds < climbing)
 		climbing = rounds;
-	u64 climbed = climbing ? climbing * (climbing - 1) / 2 : 0;
-	return climbing * window + climbed + (rounds - climbing) * share;
+	return climbing * window + climbing * (climbing - 1) / 2 + (rounds - climbing) * share;
 }
 
 // The sum of the windows from `window` to `share`.
@@ -40,29 +48,24 @@ struct search {
 	u64 rounds;
 };
 
-// Always zero, which the kernel's verifier cannot know: a number it is added to has no bounds any more, so that the states
-// of a search are all alike to it and a step is verified once, not once for every path to it.
-volatile u64 zero_to_the_verifier;
-
-INLINE u64 unbounded(u64 number)
-{
-	return number ^ zero_to_the_verifier;
-}
+// Windows are at most MOST_SEGMENTS, and no epoch takes as many rounds: 2^16 values.
+#define MOST_STEPS 17
 
 // The smallest value in `low ..= high` that the question holds for.
-INLINE u64 smallest(const struct search *s, u64 low, u64 high, enum question question)
+PART u64 smallest(const struct search *s, u64 low, u64 high, enum question question)
 {
-	low = unbounded(low);
-	high = unbounded(high);
-	for (int step = 0; step < 48 && low < high; step++) {
+	// Never so, but a function that is verified by itself must ask.
+	if (!s)
+		return 0;
+	for (int step = 0; step < MOST_STEPS && low < high; step++) {
 		u64 middle = low + (high - low) / 2;
-		int holds = question == PASSES_SHARE	 ? loss_free(s->share, middle + 1) < s->rest
+		int holds = question == PASSES_SHARE	? loss_free(s->share, middle + 1) < s->rest
 			    : question == ENOUGH_ROUNDS ? sent(s->share, s->window, middle) >= s->rest
-							 : sent(s->share, middle, s->rounds) >= s->rest;
+							: sent(s->share, middle, s->rounds) >= s->rest;
 		if (holds)
-			high = unbounded(middle);
+			high = middle;
 		else
-			low = unbounded(middle + 1);
+			low = middle + 1;
 	}
 	return low;
 }
@@ -75,7 +78,7 @@ INLINE u64 epoch_of(u64 share)
 
 // W', the smallest window that takes no more round trips for a transfer's last epoch than W of equation 3; and in the upper
 // half that W.
-__attribute__((noinline)) u64 shifted_window(u64 share, u64 segments)
+PART u64 shifted_window(u64 share, u64 segments)
 {
 	if (share == 0 || share > MOST_SEGMENTS)
 		return 0;
@@ -84,7 +87,7 @@ __attribute__((noinline)) u64 shifted_window(u64 share, u64 segments)
 	u64 rest = segments % epoch;
 	if (rest == 0)
 		rest = epoch;
-	struct search s = { .share = unbounded(share), .rest = unbounded(rest) };
+	struct search s = { .share = share, .rest = rest };
 	s.window = smallest(&s, bottom, share, PASSES_SHARE);
 	if (s.window == 0)
 		return share << 32 | share;
