@@ -43,6 +43,19 @@ impl Capabilities {
         self.has(NET_ADMIN) && (self.has(SYS_ADMIN) || self.may_load_without_sys_admin())
     }
 
+    /// What it lacks of that.
+    pub(crate) fn lacking_to_load(self) -> Option<String> {
+        let named = [(BPF, "CAP_BPF"), (PERFMON, "CAP_PERFMON")].into_iter().filter(|_| !self.has(SYS_ADMIN));
+        let all = named.chain([(NET_ADMIN, "CAP_NET_ADMIN")]);
+        let lacking: Vec<&str> = all.filter(|(one, _)| !self.has(*one)).map(|(_, name)| name).collect();
+        (!lacking.is_empty()).then(|| lacking.join(" and "))
+    }
+
+    /// Whether it may see the types of modules, and with them their functions: `CAP_SYS_ADMIN`.
+    pub(crate) const fn may_see_modules(self) -> bool {
+        self.has(SYS_ADMIN)
+    }
+
     /// Whether it may look at the programs of others: `CAP_SYS_ADMIN`, which the kernel asks for to list them.
     pub(crate) const fn may_list_programs(self) -> bool {
         self.has(SYS_ADMIN)

@@ -27,6 +27,12 @@ pub fn take_up() {
     }
 }
 
+/// Drops one capability of the calling thread.
+pub(crate) fn give_up(capability: Capability) -> Result<(), String> {
+    let sets = [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted];
+    sets.into_iter().try_for_each(|set| caps::drop(None, set, capability)).map_err(words)
+}
+
 /// Drops every capability of the calling thread but those of the plan. Programs that it starts get them only where the
 /// plan has such.
 pub(crate) fn keep(plan: &Plan) -> Result<(), String> {

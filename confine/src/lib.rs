@@ -89,6 +89,16 @@ impl Confined {
         }
     }
 
+    /// Drops one that only the beginning needed, in the calling thread and in those that it starts from now on.
+    pub fn keep_no_more(&mut self, capability: Capability) {
+        if self.has(Part::Capabilities)
+            && let Err(why) = capabilities::give_up(capability)
+        {
+            self.dropped[Part::Capabilities as usize] = false;
+            self.lacks.push(format!("{}: {why}", Part::Capabilities.name()));
+        }
+    }
+
     /// Drops the capabilities that the process kept, in the calling thread and in those that it starts from now on.
     pub fn keep_none_here(&mut self) {
         if !self.has(Part::Capabilities) {

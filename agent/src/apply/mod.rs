@@ -18,11 +18,13 @@ use crate::policy::{Policy, Reason};
 
 pub mod bpf;
 mod dry_run;
+mod lack;
 mod limitation;
 pub mod route;
 
 pub use bpf::Ended;
 pub use dry_run::DryRun;
+pub use lack::{Lack, Part};
 pub use limitation::Limitation;
 
 /// The start that should be in force for all connections to a network.

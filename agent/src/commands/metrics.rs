@@ -14,8 +14,10 @@ use prometheus_client::registry::Registry;
 use spand_proto::comparison::{ARMS, ArmSummary, CLASS_NAMES};
 use spand_proto::operator::Failure;
 use spand_proto::report::Arm;
+use strum::VariantArray as _;
 
 use super::print;
+use crate::apply::Part;
 use crate::control::{DirectionSeen, Reply, Request, SeenState, Status, ask};
 
 /// Labels of one number.
@@ -62,6 +64,12 @@ pub(crate) fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
         confined.get_or_create(&vec![("part", part.clone())]).set(i64::from(*dropped));
     }
     registry.register("confined", "1 if the sandbox dropped this part", confined);
+    let lacking = Family::<Labels, Gauge>::default();
+    for part in Part::VARIANTS {
+        let is_lacking = status.lacks.iter().any(|lack| lack.part == *part);
+        lacking.get_or_create(&vec![("part", part.name().to_owned())]).set(i64::from(is_lacking));
+    }
+    registry.register("lacking", "1 for a part of apply = bpf that this machine does not take", lacking);
     gauge(&mut registry, "paused", "1 while advice is paused on this host", u64::from(status.paused));
     // Absent without an end: one of 0 would look long past.
     if let Some(end) = status.paused_until.as_deref().and_then(unix_s) {
@@ -280,6 +288,7 @@ mod tests {
             "accepted": direction(true, 273), "opened": direction(false, 0) });
         let status: Status = serde_json::from_value(serde_json::json!({
             "version": "0.1.0", "pid": 1, "uptime_s": 9, "paused": true, "paused_until": "2027-01-15T08:00:00Z", "transfers_paused": 4, "reloads": {"succeeded": 2, "failed": 1, "last": {"at": "2027-01-15T08:00:00Z", "error": "x", "took_effect": [], "needs_restart": []}}, "mode": "careful", "method": "bpf", "host_name": "a", "addresses": [], "sandbox": {"files": true},
+            "lacks": [{"part": "bbr", "reason": "x"}],
             "gateway": {"url": "", "connected": true, "since_s": 1, "connections": 1, "gaps": 0, "unreadable": 0, "gateway_changes": 2,
                 "gateways": [{"url": "https://a:7400", "group": 1, "rank": 1, "in_use": false, "up_s": null, "last_error": "x", "next_attempt_at": null},
                     {"url": "https://b:7400", "group": 1, "rank": 2, "in_use": true, "up_s": null, "last_error": null, "next_attempt_at": null}],
@@ -296,6 +305,8 @@ mod tests {
             "spand_agent_gateway_in_use{gateway=\"https://a:7400\"} 0",
             "spand_agent_gateway_in_use{gateway=\"https://b:7400\"} 1",
             "spand_agent_gateway_changes_total 2",
+            "spand_agent_lacking{part=\"bbr\"} 1",
+            "spand_agent_lacking{part=\"programs\"} 0",
             "spand_agent_paused 1",
             "spand_agent_paused_until_seconds 1800000000",
             "spand_agent_transfers_paused_total 4",

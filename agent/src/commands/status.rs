@@ -48,10 +48,13 @@ fn for_people(status: &Status, no_advice: Option<String>) -> String {
     let connected = if gateway.connected { "subscribed" } else { "not subscribed" };
     let mut lines = vec![
         format!("spand-agent {}, process {}, up {} s", status.version, status.pid, status.uptime_s),
-        format!("mode {}, apply {}", status.mode, status.method),
+        format!("mode {}, apply {}{}", status.mode, status.method, variant(status)),
         format!("sandbox: {}", sandbox(&status.sandbox)),
         format!("gateway {}: {connected} for {} s as {}", gateway.url, gateway.since_s, status.host_name),
     ];
+    for lack in &status.lacks {
+        lines.insert(2, format!("lacking {}: {}", lack.part, lack.sentence()));
+    }
     if !gateway.connected {
         lines.extend(gateway.last_error.as_ref().map(|error| format!("  {error}")));
         lines.push(format!("  {}", gateway.retry(SystemTime::now())));
@@ -103,6 +106,10 @@ fn for_people(status: &Status, no_advice: Option<String>) -> String {
     lines.push(format!("limitations of apply {}:", status.method));
     lines.extend(status.limitations.iter().map(|limitation| format!("  {}: {}", limitation.name, limitation.sentence)));
     lines.join("\n")
+}
+
+fn variant(status: &Status) -> String {
+    status.variant.as_ref().map_or_else(String::new, |variant| format!(", variant {variant}"))
 }
 
 /// Several gateways, a line for each.

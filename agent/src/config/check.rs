@@ -119,7 +119,7 @@ impl Config {
         if self.start.buffer && self.apply == ApplyMethod::Route {
             start.pacing = PacingRule::ShareAfterBurst { burst: Segments(u32::MAX) };
         }
-        let has_shapes = self.apply == ApplyMethod::Bpf && self.bpf.variant == Variant::Stay;
+        let has_shapes = self.apply == ApplyMethod::Bpf && matches!(self.bpf.variant, Variant::Auto | Variant::Stay);
         Policy {
             start,
             shapes: if has_shapes { self.start.shapes() } else { Shapes::default() },

@@ -26,8 +26,8 @@ pub(crate) use gateways::{canonical, socket_of};
 pub(crate) use place::Place;
 pub(crate) use reload::Reloaded;
 pub use sections::{
-    Applications, ApplyMethod, Bbr, Bpf, Destinations, Gateway, Holdout, Limits, Metrics, Namespaces, Policy, Route,
-    Tls, Variant,
+    Applications, ApplyMethod, Bbr, Bpf, Destinations, Fallback, Gateway, Holdout, Limits, Metrics, Namespaces, Policy,
+    Route, Tls, Variant,
 };
 #[cfg(test)]
 pub(crate) use start::MOST_NAMED;

@@ -171,8 +171,10 @@ pub struct Bpf {
     pub cgroup: PathBuf,
     /// Of which network namespaces sockets are started. Default `own`.
     pub namespaces: Namespaces,
-    /// How a start reaches a socket. Default `stay`.
+    /// How a start reaches a socket. Default `auto`.
     pub variant: Variant,
+    /// What the agent does where the kernel takes none of the programs. Default `none`.
+    pub fallback: Fallback,
     /// What connections on BBR get. Default `full`.
     pub bbr: Bbr,
     /// First part of the names of the congestion controls, 1 to 9 of `a-z`, `0-9` and `_`. Default `spand`. Several agents
@@ -218,8 +220,10 @@ pub enum Bbr {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Variant {
-    /// A congestion control of ours, Reno's or CUBIC's but for the start of a transfer, first or after an idle time.
+    /// The first of the others that the kernel takes.
     #[default]
+    Auto,
+    /// A congestion control of ours, Reno's or CUBIC's but for the start of a transfer, first or after an idle time.
     Stay,
     /// Ours for the start only; then the connection goes on with the host's own.
     HandOver,
@@ -232,6 +236,28 @@ impl Variant {
     pub fn name(self) -> &'static str {
         self.into()
     }
+
+    /// What is tried where this is configured: each needs less of the kernel than the one before.
+    pub(crate) const fn candidates(self) -> &'static [Self] {
+        match self {
+            Self::Auto | Self::Stay => &[Self::Stay, Self::HandOver, Self::Sockops],
+            Self::HandOver => &[Self::HandOver, Self::Sockops],
+            Self::Sockops => &[Self::Sockops],
+        }
+    }
+}
+
+/// What the agent does where the kernel takes none of the programs of `apply = "bpf"`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fallback {
+    /// It runs without advice: every connection is plain TCP.
+    #[default]
+    None,
+    /// It sets routes, as with `apply = "route"`.
+    Route,
+    /// It ends with exit code 1.
+    Exit,
 }
 
 /// `[metrics]`: a listener for Prometheus.
@@ -338,6 +364,7 @@ impl Default for Bpf {
             cgroup: PathBuf::new(),
             namespaces: Namespaces::default(),
             variant: Variant::default(),
+            fallback: Fallback::default(),
             bbr: Bbr::default(),
             name: "spand".to_owned(),
             control_fraction: 0.05,

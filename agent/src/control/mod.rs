@@ -30,6 +30,7 @@ pub(crate) use server::{bind, status};
 pub(crate) use tests::made_up;
 
 use crate::applications::ApplicationsStatus;
+use crate::apply::Lack;
 use crate::config::ApplyMethod;
 use crate::subscriber::HoldingCounts;
 
@@ -126,6 +127,12 @@ pub struct Status {
     pub mode: Mode,
     /// How it applies starts.
     pub method: ApplyMethod,
+    /// `bpf.variant` as it is in force; absent with another method.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+    /// What this machine does not take of `apply = "bpf"`.
+    #[serde(default)]
+    pub lacks: Vec<Lack>,
     /// The name it gives the gateway.
     pub host_name: String,
     /// The addresses it subscribed for.

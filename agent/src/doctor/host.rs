@@ -6,24 +6,59 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, faccessat};
-use spand_proto::operator::{Check, Verdict, judge_directory, judge_kernel};
+use spand_proto::operator::{Check, Verdict, judge_directory};
 
 use super::verdict_if_missing;
+use crate::apply::bpf::{NotStarted, no_cgroup2, try_out};
 use crate::apply::route::{Netlink, Survey};
+use crate::apply::{Lack, Part};
 use crate::capabilities::Capabilities;
-use crate::config::{ApplyMethod, Bbr, Config, Variant};
+use crate::config::{ApplyMethod, Bbr, Config};
 use crate::control::{SeenState, Status};
 use crate::probe;
-use crate::probe::{BTF, Jit, Lack, cgroup2_mount, read, takes_congestion_controls};
+use crate::probe::{BTF, Jit, cgroup2_mount, read};
 use crate::run::is_reachable;
 
-/// Congestion controls that are registered by links, which is how ours go with the agent.
-const LEAST_KERNEL: (u32, u32) = (6, 4);
+/// What this machine takes of the programs: as the running agent found it, else by loading and removing them.
+pub(super) fn programs(config: &Config, agent: Option<&Status>) -> Vec<Check> {
+    const NAME: &str = "kernel_programs";
+    if config.apply != ApplyMethod::Bpf {
+        return vec![Check::ok(NAME, format!("apply = \"{}\" loads none", config.apply))];
+    }
+    let running = agent.filter(|status| status.method == ApplyMethod::Bpf || !status.lacks.is_empty());
+    let (variant, lacks, how) = if let Some(status) = running {
+        (status.variant.clone(), status.lacks.clone(), "the agent has them in the kernel")
+    } else if !Capabilities::own().is_some_and(Capabilities::may_load) {
+        return vec![Check::unknown(NAME, "this process may not load programs", "run this as root")];
+    } else {
+        match try_out(config) {
+            Ok((variant, lacks)) => {
+                (Some(variant.name().to_owned()), lacks, "the kernel took them in a trial, and they are removed")
+            }
+            Err(NotStarted::Lacking(lack)) => (None, vec![lack], ""),
+            Err(NotStarted::Failed(failure)) => {
+                return vec![Check::unknown(NAME, failure.to_string(), "stop what holds the name, and ask again")];
+            }
+        }
+    };
+    let taken = variant.map(|variant| Check::ok(NAME, format!("{how}: variant {variant}")));
+    taken.into_iter().chain(lacks.iter().map(lacking)).collect()
+}
 
-pub(super) fn kernel(method: ApplyMethod) -> Check {
-    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let means = "it takes no congestion control of ours, so that apply = \"bpf\" sets starts by socket options only";
-    judge_kernel(&release, LEAST_KERNEL, means, if method == ApplyMethod::Bpf { Verdict::Warn } else { Verdict::Ok })
+fn lacking(lack: &Lack) -> Check {
+    let (name, verdict) = match lack.part {
+        Part::Programs => ("kernel_programs", Verdict::Fail),
+        Part::CongestionControls | Part::Stay => ("congestion_controls_of_ours", Verdict::Warn),
+        Part::Bbr => {
+            ("bbr_start", if probe::default_control().as_deref() == Some("bbr") { Verdict::Warn } else { Verdict::Ok })
+        }
+    };
+    let to_do = match lack.part {
+        Part::Programs => "do what the reason names, or set apply or bpf.fallback to route",
+        Part::CongestionControls | Part::Stay => "do what the reason names, unless socket options are enough",
+        Part::Bbr => "do what the reason names, or set bpf.bbr to window",
+    };
+    Check::to_do(name, verdict, lack.sentence(), to_do)
 }
 
 /// Of the agent where one runs, else of this process.
@@ -87,31 +122,13 @@ pub(super) fn cgroup(config: &Config) -> Check {
         if let Some(mount) = cgroup2_mount() {
             return Check::ok(NAME, format!("mounted at {}", mount.display()));
         }
-        let to_do = "mount one (`mount -t cgroup2 none /sys/fs/cgroup/unified`), or use apply = \"route\"";
-        return Check::to_do(NAME, verdict, "no version 2 cgroups are mounted: apply = \"bpf\" needs them", to_do);
+        return Check::to_do(NAME, verdict, "apply = \"bpf\" needs version 2 cgroups", no_cgroup2());
     }
     if configured.join("cgroup.controllers").is_file() {
         return Check::ok(NAME, format!("bpf.cgroup {} is a version 2 cgroup", configured.display()));
     }
     let found = format!("bpf.cgroup {} is not a version 2 cgroup", configured.display());
     Check::to_do(NAME, verdict, found, "name a directory below their mount, or leave it out for all sockets")
-}
-
-pub(super) fn struct_ops(config: &Config) -> Check {
-    const NAME: &str = "congestion_controls_of_ours";
-    if config.bpf.variant == Variant::Sockops {
-        return Check::ok(NAME, "bpf.variant = \"sockops\" registers none");
-    }
-    match takes_congestion_controls() {
-        Some(true) => Check::ok(NAME, "the kernel can register them"),
-        Some(false) => {
-            let found = "the kernel cannot register them: starts are set by socket options only, without a threshold and \
-                         after idle times not at all";
-            let verdict = if config.apply == ApplyMethod::Bpf { Verdict::Warn } else { Verdict::Ok };
-            Check::to_do(NAME, verdict, found, "use a kernel with CONFIG_BPF_JIT and CONFIG_DEBUG_INFO_BTF")
-        }
-        None => Check::unknown(NAME, "the kernel shows no symbols to this process", "run this as root"),
-    }
 }
 
 pub(super) fn congestion_control(config: &Config) -> Check {
@@ -134,30 +151,6 @@ pub(super) fn congestion_control(config: &Config) -> Check {
     };
     let to_do = "sysctl -w net.ipv4.tcp_congestion_control=cubic, unless this host should have another";
     Check::warn(NAME, format!("the default is {default}: {lost}"), to_do)
-}
-
-pub(super) fn bbr_start(config: &Config) -> Check {
-    const NAME: &str = "bbr_start";
-    if config.bpf.bbr == Bbr::Window || config.apply != ApplyMethod::Bpf {
-        return Check::ok(NAME, "bpf.bbr = \"full\" is not in force: connections on BBR get a window alone");
-    }
-    let is_default = probe::default_control().as_deref() == Some("bbr");
-    let (lack, to_do) = match (config.bpf.variant, probe::bbr()) {
-        (Variant::Sockops, _) => {
-            ("bpf.variant is \"sockops\"".to_owned(), "set bpf.variant to stay or hand_over, or bpf.bbr to window")
-        }
-        (_, Err(lack @ Lack::Bbr)) => {
-            (lack.to_string(), "modprobe tcp_bbr, and start the agent again; or set bpf.bbr to window")
-        }
-        (_, Err(lack)) => (lack.to_string(), "set bpf.bbr to window, unless another kernel will run here"),
-        (_, Ok(_)) => return Check::ok(NAME, "connections on BBR start with rate and estimate"),
-    };
-    let found = format!("connections on BBR get a window alone: {lack}");
-    if is_default {
-        Check::warn(NAME, found, to_do)
-    } else {
-        Check::ok(NAME, format!("{found}; bbr is not this host's default"))
-    }
 }
 
 pub(super) fn idle_restart(method: ApplyMethod) -> Check {

@@ -38,10 +38,15 @@ async fn look(config: &Config, configuration: Check) -> Vec<Check> {
     };
     let method = config.apply;
     let mut checks = vec![configuration, running(config, status.as_deref())];
-    checks.extend([host::kernel(method), host::capabilities(method, status.as_deref().map(|status| status.pid))]);
-    checks.extend([host::btf(method), host::jit(method), host::cgroup(config), host::struct_ops(config)]);
-    checks.extend([host::congestion_control(config), host::bbr_start(config)]);
-    checks.extend([host::idle_restart(method), host::window_scaling(), host::state(config)]);
+    checks.push(host::capabilities(method, status.as_deref().map(|status| status.pid)));
+    checks.extend([host::btf(method), host::jit(method), host::cgroup(config)]);
+    checks.extend(host::programs(config, status.as_deref()));
+    checks.extend([
+        host::congestion_control(config),
+        host::idle_restart(method),
+        host::window_scaling(),
+        host::state(config),
+    ]);
     match route::survey().await {
         Ok(survey) => checks.extend(host::judge(&survey, method, status.is_some())),
         Err(error) => checks.push(Check::unknown("routes", error.to_string(), "run this as root")),
@@ -63,7 +68,8 @@ fn running(config: &Config, status: Option<&Status>) -> Check {
         return Check::warn("agent", found, "start one (`systemctl start spand-agent`), or run this as root");
     };
     let found = format!("process {} runs with mode {}, apply {}", status.pid, status.mode, status.method);
-    if (status.mode, status.method) != (config.mode, config.apply) {
+    // What it lacks of the configured method has a check of its own.
+    if status.mode != config.mode || (status.method != config.apply && status.lacks.is_empty()) {
         let to_do = "restart it, if that is what the configuration should be";
         return Check::warn("agent", format!("{found}, but the configuration is different"), to_do);
     }

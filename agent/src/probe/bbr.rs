@@ -3,9 +3,10 @@
 
 use std::fmt;
 use std::fs;
+use std::path::Path;
 
 use super::btf::{Member, Types};
-use super::{BTF, read, takes_congestion_controls};
+use super::{BTF, congestion_controls, read};
 use crate::capabilities::Capabilities;
 
 /// Types of the module, where BBR is one.
@@ -14,6 +15,8 @@ const MODULE: &str = "/sys/kernel/btf/tcp_bbr";
 /// What `bbr_main` takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Prototype {
+    /// As `Four`, and the start of a transfer is a function of its own: since Linux 7.1.
+    FourAndStart,
     /// Socket, acknowledgement, flags and sample: since Linux 6.10.
     Four,
     /// Socket and sample.
@@ -26,7 +29,7 @@ pub(crate) enum Lack {
     /// The kernel's types cannot be read.
     Types,
     /// The kernel registers no congestion controls of ours.
-    CongestionControls,
+    CongestionControls(String),
     /// No `bbr` is registered.
     Bbr,
     /// BBR is a module, whose functions are shown to few.
@@ -43,12 +46,14 @@ impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Types => write!(f, "the kernel's type information cannot be read (CONFIG_DEBUG_INFO_BTF)"),
-            Self::CongestionControls => {
-                write!(f, "the kernel registers no BPF congestion controls (CONFIG_BPF_JIT, CONFIG_DEBUG_INFO_BTF)")
-            }
+            Self::CongestionControls(reason) => f.write_str(reason),
             Self::Bbr => write!(f, "the kernel has no congestion control bbr (modprobe tcp_bbr)"),
             Self::Module => {
-                write!(f, "bbr is a module, and the kernel shows the functions of modules only with CAP_SYS_ADMIN")
+                write!(
+                    f,
+                    "bbr is a module, whose functions the kernel shows only with CAP_SYS_ADMIN: give it to the service, which drops it \
+                     before it attaches to any socket"
+                )
             }
             Self::Function(name) => write!(f, "the kernel's types have no function {name}"),
             Self::Main(parameters) => {
@@ -66,15 +71,12 @@ impl fmt::Display for Lack {
 }
 
 /// The functions that are called beside `bbr_main`.
-const FUNCTIONS: [&str; 7] = [
-    "bbr_init",
-    "bbr_sndbuf_expand",
-    "bbr_undo_cwnd",
-    "bbr_cwnd_event",
-    "bbr_ssthresh",
-    "bbr_min_tso_segs",
-    "bbr_set_state",
-];
+const FUNCTIONS: [&str; 6] =
+    ["bbr_init", "bbr_sndbuf_expand", "bbr_undo_cwnd", "bbr_ssthresh", "bbr_min_tso_segs", "bbr_set_state"];
+
+/// The function for events, and the one that Linux 7.1 has in its place.
+const EVENT: &str = "bbr_cwnd_event";
+const TX_START: &str = "bbr_cwnd_event_tx_start";
 
 /// The fields of `struct bbr` (`bpf/bbr.h`): name, where it begins and how long it is, in bits, in BBR version 1.
 const FIELDS: [(&str, u32, u32); 13] = [
@@ -93,17 +95,20 @@ const FIELDS: [(&str, u32, u32); 13] = [
     ("full_bw", 672, 32),
 ];
 
+/// Whether BBR is a module: then its functions are shown with `CAP_SYS_ADMIN` alone.
+pub(crate) fn bbr_is_module() -> bool {
+    Path::new(MODULE).exists()
+}
+
 /// Looks at this host.
 pub(crate) fn bbr() -> Result<Prototype, Lack> {
-    if takes_congestion_controls() == Some(false) {
-        return Err(Lack::CongestionControls);
-    }
+    congestion_controls().map_err(Lack::CongestionControls)?;
     let available = read("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     if !available.split(' ').any(|name| name == "bbr") {
         return Err(Lack::Bbr);
     }
     let module = fs::read(MODULE).ok();
-    if module.is_some() && !Capabilities::own().is_some_and(Capabilities::may_list_programs) {
+    if module.is_some() && !Capabilities::own().is_some_and(Capabilities::may_see_modules) {
         return Err(Lack::Module);
     }
     let types = fs::read(BTF).ok().and_then(|kernel| Types::read(kernel, module)).ok_or(Lack::Types)?;
@@ -117,10 +122,14 @@ fn judge(types: &Types) -> Result<Prototype, Lack> {
     }
     let parameters = types.parameters("bbr_main").ok_or(Lack::Function("bbr_main"))?;
     let prototype = match parameters.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["sock", "u32", "int", "rate_sample"] if types.parameters(TX_START).is_some() => Prototype::FourAndStart,
         ["sock", "u32", "int", "rate_sample"] => Prototype::Four,
         ["sock", "rate_sample"] => Prototype::Two,
         _ => return Err(Lack::Main(parameters)),
     };
+    if prototype != Prototype::FourAndStart && types.parameters(EVENT).is_none() {
+        return Err(Lack::Function(EVENT));
+    }
     compare(&types.members("bbr").unwrap_or_default())?;
     Ok(prototype)
 }
@@ -226,9 +235,12 @@ mod tests {
 
     #[test]
     fn the_prototype_decides_which_program_is_loaded_and_an_unknown_one_is_refused() {
-        let all = [&["bbr_main"], &FUNCTIONS[..]].concat();
+        let all = [&["bbr_main", EVENT], &FUNCTIONS[..]].concat();
+        let newest = [&["bbr_main", TX_START], &FUNCTIONS[..]].concat();
+        let four = ["sock", "u32", "int", "rate_sample"];
         let of = |main: &[&str]| judge(&kernel(&all, main, &FIELDS));
-        assert_eq!(of(&["sock", "u32", "int", "rate_sample"]), Ok(Prototype::Four));
+        assert_eq!(of(&four), Ok(Prototype::Four));
+        assert_eq!(judge(&kernel(&newest, &four, &FIELDS)), Ok(Prototype::FourAndStart));
         assert_eq!(of(&["sock", "rate_sample"]), Ok(Prototype::Two));
         assert_eq!(judge(&kernel(&all, &["sock", "rate_sample"], &FIELDS[1..])), Err(Lack::Field("min_rtt_us")));
         let others: [&[&str]; 3] = [&[], &["sock"], &["sock", "u32", "int", "rate_sample", "int"]];
@@ -241,9 +253,9 @@ mod tests {
     #[test]
     fn a_function_that_is_not_there_is_named() {
         let main = ["sock", "rate_sample"];
-        for lacking in FUNCTIONS.into_iter().chain(["bbr_main"]) {
+        for lacking in FUNCTIONS.into_iter().chain(["bbr_main", EVENT]) {
             let rest: Vec<&str> =
-                FUNCTIONS.into_iter().chain(["bbr_main"]).filter(|function| *function != lacking).collect();
+                FUNCTIONS.into_iter().chain(["bbr_main", EVENT]).filter(|function| *function != lacking).collect();
             assert_eq!(judge(&kernel(&rest, &main, &FIELDS)), Err(Lack::Function(lacking)));
         }
     }

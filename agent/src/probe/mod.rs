@@ -1,18 +1,21 @@
-//! What this host supports, found by reading only: nothing is changed, loaded or opened for writing.
+//! What this host supports, found by reading, and by loading the programs where a caller has tried that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use spand_proto::operator::{Verdict, judge_kernel};
 
+use crate::apply::{Lack, Part};
 use crate::capabilities::Capabilities;
+use crate::config::Variant;
 
 mod bbr;
 mod btf;
+mod features;
 mod jit;
 
-pub(crate) use bbr::{Lack, Prototype, bbr};
+pub(crate) use bbr::{Prototype, bbr, bbr_is_module};
+pub(crate) use features::Features;
 pub(crate) use jit::{Jit, jit};
 
 /// The congestion control of sockets that choose none.
@@ -32,8 +35,15 @@ pub(crate) struct Finding {
     pub(crate) note: Option<String>,
 }
 
-/// Looks at everything.
-pub(crate) fn look() -> Vec<Finding> {
+/// What became of loading the programs: the variant, or why there is none; and what the kernel does not take.
+#[derive(Debug)]
+pub(crate) struct Tried {
+    pub(crate) variant: Result<Variant, String>,
+    pub(crate) lacks: Vec<Lack>,
+}
+
+/// Looks at everything. `tried`: what became of loading the programs, where that was tried.
+pub(crate) fn look(tried: Option<&Tried>) -> Vec<Finding> {
     let mut findings = vec![kernel(), capability(), bpf_capability(), ipv6()];
     findings.push(finding("route_initcwnd", yes(true), Some("Linux has the metric since 2.6.34 for both families")));
     findings.push(cgroup());
@@ -48,7 +58,8 @@ pub(crate) fn look() -> Vec<Finding> {
     findings.push(always_run());
     findings.push(congestion_control());
     findings.push(growth());
-    findings.push(bbr_start());
+    findings.push(kernel_programs(tried));
+    findings.push(bbr_start(tried));
     findings.extend(SYSCTLS.iter().map(|(name, note)| sysctl(name, note)));
     findings
 }
@@ -142,31 +153,31 @@ fn file(name: &'static str, path: &str, note: &str) -> Finding {
     finding(name, yes(Path::new(path).exists()), Some(note))
 }
 
-/// Whether BPF congestion controls can be registered, by the kernel's symbols; `None` where it does not show them.
-pub(crate) fn takes_congestion_controls() -> Option<bool> {
-    let symbols = fs::read_to_string("/proc/kallsyms").ok().filter(|symbols| !symbols.is_empty())?;
-    Some(symbols.lines().any(|line| line.ends_with(" bpf_tcp_congestion_ops") || line.ends_with(" bpf_tcp_ca_init")))
+/// Why congestion controls of ours cannot be registered.
+pub(crate) fn congestion_controls() -> Result<(), String> {
+    let Some(features) = Features::of_this_kernel() else {
+        return Err(format!("the kernel's types cannot be read from {BTF} (CONFIG_DEBUG_INFO_BTF)"));
+    };
+    if let Some(lacking) = features.lacking_for_congestion_controls() {
+        return Err(lacking.to_owned());
+    }
+    match jit() {
+        Jit::Enabled | Jit::NotVisible => Ok(()),
+        Jit::Disabled => Err("net.core.bpf_jit_enable is 0: sysctl -w net.core.bpf_jit_enable=1".to_owned()),
+        Jit::Missing => Err("the kernel was built without CONFIG_BPF_JIT".to_owned()),
+    }
 }
 
 fn struct_ops() -> Finding {
-    let value = takes_congestion_controls().map_or("not known", yes);
-    finding("struct_ops_tcp", value, Some("a hint from kallsyms that BPF congestion controls can be registered"))
+    let value = congestion_controls().map_or_else(|lack| format!("no ({lack})"), |()| yes(true).to_owned());
+    finding("struct_ops_tcp", value, Some("congestion controls of ours can be registered, by the kernel's types"))
 }
 
-/// From this release on programs of sockets and of their options are shown the network namespace.
-const SHOWS_NAMESPACES: (u32, u32) = (5, 15);
-
 fn namespaces() -> Finding {
-    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let value = match judge_kernel(&release, SHOWS_NAMESPACES, "", Verdict::Fail).verdict {
-        Verdict::Ok => yes(true),
-        Verdict::Fail => yes(false),
-        Verdict::Unknown | Verdict::Warn => "not known",
-    };
     finding(
         "socket_namespaces",
-        value,
-        Some("by release: BPF programs see the network namespace of a socket, which apply = \"bpf\" needs"),
+        Features::of_this_kernel().map_or("not known", |features| yes(features.socket_namespaces)),
+        Some("BPF programs see the network namespace of a socket, which apply = \"bpf\" needs"),
     )
 }
 
@@ -202,10 +213,8 @@ fn congestion_control() -> Finding {
 /// Whether slow start may go by another rule: that needs a congestion control of ours on CUBIC or Reno.
 fn growth() -> Finding {
     let name = default_control().unwrap_or_default();
-    let lacking = if !Path::new(BTF).exists() {
-        Some("no (the kernel has no type information: CONFIG_DEBUG_INFO_BTF)".to_owned())
-    } else if takes_congestion_controls() == Some(false) {
-        Some("no (the kernel registers no BPF congestion controls: CONFIG_BPF_JIT, CONFIG_DEBUG_INFO_BTF)".to_owned())
+    let lacking = if let Err(lack) = congestion_controls() {
+        Some(format!("no ({lack})"))
     } else if !["cubic", "reno"].contains(&name.as_str()) {
         Some(format!("no (this host's congestion control is {name}, and not cubic or reno)"))
     } else {
@@ -215,9 +224,25 @@ fn growth() -> Finding {
     finding("growth", lacking.unwrap_or_else(|| yes(true).to_owned()), Some(note))
 }
 
+fn kernel_programs(tried: Option<&Tried>) -> Finding {
+    let value = match tried.map(|tried| &tried.variant) {
+        Some(Ok(variant)) => format!("yes (variant {variant})"),
+        Some(Err(reason)) => format!("no ({reason})"),
+        None => "not known".to_owned(),
+    };
+    finding(
+        "kernel_programs",
+        value,
+        Some("whether this kernel takes the programs of apply = \"bpf\": they are loaded and removed, as root"),
+    )
+}
+
 /// Whether connections on BBR may start whole.
-fn bbr_start() -> Finding {
-    let value = bbr().map_or_else(|lack| format!("no ({lack})"), |_| yes(true).to_owned());
+fn bbr_start(tried: Option<&Tried>) -> Finding {
+    let refused =
+        tried.and_then(|tried| tried.lacks.iter().find(|lack| lack.part == Part::Bbr)).map(|lack| lack.reason.clone());
+    let lacking = refused.or_else(|| bbr().err().map(|lack| lack.to_string()));
+    let value = lacking.map_or_else(|| yes(true).to_owned(), |lack| format!("no ({lack})"));
     let note = "bpf.bbr = \"full\": connections on BBR start with rate and estimate; without, they get a window alone";
     finding("bbr_start", value, Some(note))
 }

@@ -18,12 +18,12 @@ use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
-use super::Own;
 use super::changes::ChangeLog;
 use super::explain::with_gateways_reason;
 use super::gateway::GatewayWatch;
 use super::pushes::PushWatch;
 use super::seen::SeenWatch;
+use super::{Own, Taken};
 use crate::applications::{Applications, Heard, report_of};
 use crate::apply::{Applier, Decided, Desired, DesiredStarts, Ended, Inputs, Outcome, Skipped, StartReason};
 use crate::clock::{self, Clock};
@@ -43,6 +43,7 @@ pub(super) struct Agent<A> {
     pub(super) confined: Confined,
     pub(super) file: PathBuf,
     pub(super) hangup: Signal,
+    pub(super) taken: Taken,
     pub(super) reloads: Reloads,
     pub(super) change_mode: watch::Sender<Mode>,
     pub(super) host_name: HostName,
@@ -76,7 +77,7 @@ struct Stale {
 impl<A: Applier> Agent<A> {
     pub(super) fn new(
         config: &Config,
-        Own { clock, dialer, confined, file, hangup, .. }: Own,
+        Own { clock, dialer, confined, file, hangup, taken, .. }: Own,
         host_name: HostName,
         addresses: watch::Receiver<Vec<IpAddr>>,
         (pause, pausing): (Pause, watch::Sender<Pausing>),
@@ -93,6 +94,7 @@ impl<A: Applier> Agent<A> {
             confined,
             file,
             hangup,
+            taken,
             reloads: Reloads::default(),
             change_mode,
             host_name,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
-use spand_confine::Confined;
+use spand_confine::{Capability, Confined};
 use spand_proto::contract::HostName;
 use spand_proto::operator::Failure;
 use spand_proto::push::{self, AgentDescription};
@@ -15,7 +15,7 @@ use spand_proto::report::PushCount;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 mod addresses;
 mod agent;
@@ -32,12 +32,12 @@ mod status;
 use agent::Agent;
 
 use crate::applications::{Applications, Heard};
-use crate::apply::bpf::BpfApplier;
+use crate::apply::bpf::{BpfApplier, NotStarted};
 use crate::apply::route::{RouteApplier, only_agent_here};
-use crate::apply::{Applier, DryRun, News};
+use crate::apply::{Applier, DryRun, Lack, News};
 use crate::capabilities::Capabilities;
 use crate::clock::Clock;
-use crate::config::{ApplyMethod, Config};
+use crate::config::{ApplyMethod, Config, Fallback, Variant};
 use crate::control::{Pending, Server};
 use crate::pause::Pause;
 use crate::subscriber::{Dialer, QUEUE, Reporter, Subscriber, TlsError};
@@ -62,6 +62,39 @@ struct Own {
     hangup: Signal,
     /// Where metrics are asked for.
     scraped: Option<TcpListener>,
+    taken: Taken,
+}
+
+/// What this machine takes of the configuration's apply method.
+#[derive(Clone, Debug)]
+struct Taken {
+    /// Apply method and variant, as configured.
+    configured: (ApplyMethod, Variant),
+    /// The same in force.
+    in_force: (ApplyMethod, Variant),
+    lacks: Vec<Lack>,
+}
+
+impl Taken {
+    /// All of it.
+    fn whole(config: &Config) -> Self {
+        let configured = (config.apply, config.bpf.variant);
+        Self { configured, in_force: configured, lacks: Vec::new() }
+    }
+
+    /// This of it.
+    fn part(config: &Config, in_force: (ApplyMethod, Variant), lacks: Vec<Lack>) -> Self {
+        Self { in_force, lacks, ..Self::whole(config) }
+    }
+
+    /// A configuration as it is in force: what was asked for at the start stays what it became.
+    fn of(&self, config: &Config) -> Config {
+        let mut config = config.clone();
+        if (config.apply, config.bpf.variant) == self.configured {
+            (config.apply, config.bpf.variant) = self.in_force;
+        }
+        config
+    }
 }
 
 /// Runs until SIGTERM or SIGINT with the configuration of `file`, which SIGHUP has it read again.
@@ -85,33 +118,54 @@ async fn serve(config: &Config, confined: Confined, file: &Path, scraped: Option
     let clock = Clock::start();
     let dialer = Arc::new(Dialer::new(config)?);
     make_state_dir(&config.state_dir)?;
-    let own = Own { clock, dialer, confined, file: file.to_owned(), hangup, scraped };
+    let taken = Taken::whole(config);
+    let mut own = Own { clock, dialer, confined, file: file.to_owned(), hangup, scraped, taken };
     match config.apply {
         ApplyMethod::DryRun => run_with(config, own, DryRun::default()).await,
-        ApplyMethod::Route => {
-            if Capabilities::own().is_some_and(|own| !own.may_change_routes()) {
-                return Err(Failure::Environment(
-                    "apply = \"route\" needs the capability CAP_NET_ADMIN: run as root or give it to the service, or \
-                     set apply to dry_run"
-                        .to_owned(),
-                ));
+        ApplyMethod::Route => run_with_routes(config, own).await,
+        ApplyMethod::Bpf => match started(config, &mut own) {
+            Ok(applier) => {
+                let taken = Taken::part(config, (config.apply, applier.variant()), applier.lacks().to_vec());
+                run_with(&taken.of(config), Own { taken, ..own }, applier).await
             }
-            let _lock = only_agent_here()?;
-            let applier = RouteApplier::start(config, clock.now()).await?;
-            run_with(config, own, applier).await
-        }
-        ApplyMethod::Bpf => {
-            if Capabilities::own().is_some_and(|own| !own.may_load()) {
-                return Err(Failure::Environment(
-                    "apply = \"bpf\" needs the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN: run as root or give \
-                     them to the service, or set apply to dry_run"
-                        .to_owned(),
-                ));
+            Err(NotStarted::Lacking(lack)) if config.bpf.fallback != Fallback::Exit => {
+                let routes = config.bpf.fallback == Fallback::Route;
+                let (apply, goes_on) = if routes {
+                    (ApplyMethod::Route, "routes are set in their place (bpf.fallback)")
+                } else {
+                    (ApplyMethod::DryRun, "the agent runs without advice (bpf.fallback)")
+                };
+                error!(part = %lack.part, "{}; {goes_on}", lack.sentence());
+                let taken = Taken::part(config, (apply, config.bpf.variant), vec![lack]);
+                let (config, own) = (&taken.of(config), Own { taken, ..own });
+                if routes { run_with_routes(config, own).await } else { run_with(config, own, DryRun::default()).await }
             }
-            let applier = BpfApplier::start(config, &config.policy(), clock)?;
-            run_with(config, own, applier).await
-        }
+            Err(NotStarted::Lacking(lack)) => Err(Failure::Environment(lack.sentence())),
+            Err(NotStarted::Failed(failure)) => Err(failure),
+        },
     }
+}
+
+fn started(config: &Config, own: &mut Own) -> Result<BpfApplier, NotStarted> {
+    let loaded = BpfApplier::load(config)?;
+    // It was for the types of modules, and is gone before a packet meets a program. In its place where the others are not known.
+    if Capabilities::own().is_some_and(Capabilities::may_load_without_sys_admin) {
+        own.confined.keep_no_more(Capability::CAP_SYS_ADMIN);
+    }
+    loaded.attach(config, &config.policy(), own.clock)
+}
+
+async fn run_with_routes(config: &Config, own: Own) -> Result<(), Failure> {
+    if Capabilities::own().is_some_and(|own| !own.may_change_routes()) {
+        return Err(Failure::Environment(
+            "apply = \"route\" needs the capability CAP_NET_ADMIN: run as root or give it to the service, or set apply to \
+             dry_run"
+                .to_owned(),
+        ));
+    }
+    let _lock = only_agent_here()?;
+    let applier = RouteApplier::start(config, own.clock.now()).await?;
+    run_with(config, own, applier).await
 }
 
 async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Result<(), Failure> {

@@ -7,7 +7,8 @@ use spand_confine::{Capability, Plan};
 use tonic::transport::Uri;
 
 use crate::capabilities::Capabilities;
-use crate::config::{ApplyMethod, Config, socket_of};
+use crate::config::{ApplyMethod, Bbr, Config, Fallback, socket_of};
+use crate::probe::bbr_is_module;
 
 /// Settings and tables of the kernel. Landlock keeps the memory and the environment of other processes closed all the same.
 const KERNEL: [&str; 2] = ["/proc", "/sys"];
@@ -20,7 +21,6 @@ const NAMES_PORT: u16 = 53;
 
 /// What an agent with this configuration, read from this file, needs.
 pub(super) fn needs(config: &Config, file: &Path) -> Plan {
-    let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
     let mut plan = Plan {
         read: paths(&KERNEL),
         write: vec![config.state_dir.clone()],
@@ -39,14 +39,20 @@ pub(super) fn needs(config: &Config, file: &Path) -> Plan {
         ApplyMethod::DryRun => {}
         ApplyMethod::Route => {
             plan.keep.push(Capability::CAP_NET_ADMIN);
-            // The guard, which is this program once more.
-            plan.start = std::env::current_exe().into_iter().chain(paths(&LIBRARIES)).collect();
+            plan.start = guard();
         }
         ApplyMethod::Bpf => {
             plan.keep.push(Capability::CAP_NET_ADMIN);
             plan.keep.extend(of_kernel_programs());
+            // Until the programs are loaded.
+            if config.bpf.bbr == Bbr::Full && bbr_is_module() {
+                plan.keep.push(Capability::CAP_SYS_ADMIN);
+            }
             plan.kernel_programs = true;
             plan.read.push(config.bpf.cgroup.clone());
+            if config.bpf.fallback == Fallback::Route {
+                plan.start = guard();
+            }
         }
     }
     let urls = config.gateway.groups().concat();
@@ -68,6 +74,15 @@ pub(super) fn needs(config: &Config, file: &Path) -> Plan {
     }
     plan.read.retain(|path| !path.as_os_str().is_empty());
     plan
+}
+
+/// What the guard of routes is started from, which is this program once more.
+fn guard() -> Vec<PathBuf> {
+    std::env::current_exe().into_iter().chain(paths(&LIBRARIES)).collect()
+}
+
+fn paths(names: &[&str]) -> Vec<PathBuf> {
+    names.iter().map(PathBuf::from).collect()
 }
 
 /// Containers of engines that do not know the first two give the last one in their place.

@@ -55,7 +55,7 @@ impl<A: Applier> Agent<A> {
                 for warning in &new.renamed {
                     warn!("{}: {warning}", self.file.display());
                 }
-                let Reloaded { config, in_force, needs_restart } = self.config.reloaded(&new);
+                let Reloaded { config, in_force, needs_restart } = self.config.reloaded(&self.taken.of(&new));
                 self.policy = config.policy();
                 self.config = config;
                 self.reloads.succeeded += 1;

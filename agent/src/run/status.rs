@@ -7,6 +7,7 @@ use super::agent::Agent;
 use crate::applications::Applications;
 use crate::apply::Applier;
 use crate::clock;
+use crate::config::{ApplyMethod, Variant};
 use crate::control::{GrowthInForce, InForce, Limitation, Status};
 use crate::policy::GrowthSource;
 
@@ -28,6 +29,8 @@ impl<A: Applier> Agent<A> {
             reloads: self.reloads.clone(),
             mode: self.config.mode,
             method: self.applier.method(),
+            variant: self.variant().map(|variant| variant.name().to_owned()),
+            lacks: self.taken.lacks.clone(),
             host_name: self.host_name.to_string(),
             addresses: self.addresses.borrow().clone(),
             gateway: self.gateway.shown(self.dialer.status(), &standings, now, clock::wall_ns()),
@@ -55,6 +58,12 @@ impl<A: Applier> Agent<A> {
                 })
                 .collect(),
         }
+    }
+
+    /// `bpf.variant` as it is in force.
+    fn variant(&self) -> Option<Variant> {
+        let (method, variant) = self.taken.in_force;
+        (method == ApplyMethod::Bpf).then_some(variant)
     }
 
     /// What the apply method cannot do of what is asked of it.

@@ -111,7 +111,8 @@ fn bare() -> Result<()> {
     let found = Findings::of(&output)?;
     found.has("btf", "fail", "CONFIG_DEBUG_INFO_BTF")?;
     found.has("cgroup_v2", "fail", "mount -t cgroup2")?;
-    found.faults(&["btf", "cgroup_v2", "gateway"])
+    found.has("kernel_programs", "fail", "CONFIG_DEBUG_INFO_BTF")?;
+    found.faults(&["btf", "cgroup_v2", "kernel_programs", "gateway"])
 }
 
 /// Both doctors examine the defaults, say so in the same words and end with the same code.

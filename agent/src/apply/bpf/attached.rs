@@ -8,13 +8,16 @@ use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
 use serde::Serialize;
 use spand_proto::operator::Failure;
 
+use super::NotStarted;
+use crate::apply::{Lack, Part};
 use crate::capabilities::Capabilities;
 use crate::probe::cgroup2_mount;
 
 /// Names of the programs that are attached to cgroups.
 const PROGRAMS: [&str; 2] = ["on_setsockopt", "on_socket"];
 /// Names of the `struct_ops` maps that register congestion controls.
-const CONGESTION_CONTROLS: [&str; 5] = ["on_cubic", "on_reno", "at_start", "on_bbr", "on_bbr_old"];
+const CONGESTION_CONTROLS: [&str; 8] =
+    ["on_cubic", "on_cubic_tx", "on_reno", "on_reno_tx", "at_start", "on_bbr", "on_bbr_tx", "on_bbr_old"];
 
 /// A link that holds a program, or a congestion control, in place. All go with the process that made them.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -63,23 +66,27 @@ pub(crate) fn cgroup2_or(configured: &Path) -> Option<PathBuf> {
 }
 
 /// The cgroup that is configured, or the root of version 2 cgroups.
-pub(super) fn cgroup(configured: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn cgroup(configured: &Path) -> Result<PathBuf, NotStarted> {
     if !configured.as_os_str().is_empty() {
         // The file that every version 2 cgroup has.
         return if configured.join("cgroup.procs").is_file() && configured.join("cgroup.controllers").is_file() {
             Ok(configured.to_owned())
         } else {
-            Err(Failure::Usage(format!(
+            Err(NotStarted::Failed(Failure::Usage(format!(
                 "bpf.cgroup {} is no version 2 cgroup: name a directory below its mount, or leave it out for all sockets",
                 configured.display()
-            )))
+            ))))
         };
     }
-    cgroup2_mount().ok_or_else(|| {
-        Failure::Environment(
-            "apply = \"bpf\" needs version 2 cgroups, and none is mounted: mount -t cgroup2 none /sys/fs/cgroup/unified, or \
-             set apply to route"
-                .to_owned(),
-        )
-    })
+    cgroup2_mount().ok_or_else(|| Lack { part: Part::Programs, reason: no_cgroup2() }.into())
+}
+
+/// Why there is no version 2 cgroup.
+pub(crate) fn no_cgroup2() -> String {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let first =
+        if mounts.contains(" - cgroup ") { "only version 1 cgroups are mounted" } else { "no cgroups are mounted" };
+    format!(
+        "{first}: boot with systemd.unified_cgroup_hierarchy=1, or mount -t cgroup2 none /sys/fs/cgroup/unified beside them"
+    )
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use libbpf_rs::{Link, MapCore, MapType, Object, ObjectBuilder};
 
-use super::layout;
+use super::{layout, refusal};
 use crate::probe::{self, Prototype};
 
 pub(super) static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bbr.bpf.o"));
@@ -20,7 +20,8 @@ impl OnBbr {
     /// Registers it under this name, with the tables of `others`; where that is not possible, why.
     pub(super) fn load(others: &Object, name: &[u8; layout::NAME_BYTES]) -> Result<Self, String> {
         let prototype = probe::bbr().map_err(|lack| lack.to_string())?;
-        Self::load_for(prototype, others, name).map_err(|error| format!("the kernel refused the programs: {error}"))
+        refusal::forget_warnings();
+        Self::load_for(prototype, others, name).map_err(|error| refusal::reason(&error))
     }
 
     fn load_for(
@@ -29,6 +30,7 @@ impl OnBbr {
         name: &[u8; layout::NAME_BYTES],
     ) -> Result<Self, libbpf_rs::Error> {
         let fitting = match prototype {
+            Prototype::FourAndStart => "on_bbr_tx",
             Prototype::Four => "on_bbr",
             Prototype::Two => "on_bbr_old",
         };

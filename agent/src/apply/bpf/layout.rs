@@ -24,8 +24,8 @@ pub(super) const POLICY_BYTES: usize = 40;
 pub(super) const SETTINGS_BYTES: usize = POLICY_BYTES + 32 + 4 * NAME_BYTES + 16;
 /// `TCP_CA_NAME_MAX`, the closing zero included.
 pub(super) const NAME_BYTES: usize = 16;
-/// Where the name stands in the programs' `struct tcp_congestion_ops`: after ten functions.
-pub(super) const NAME_AT: usize = 10 * 8;
+/// Where the name stands in the programs' `struct tcp_congestion_ops`: after eleven functions.
+pub(super) const NAME_AT: usize = 11 * 8;
 /// `struct network`.
 pub(super) const NETWORK_BYTES: usize = 104;
 /// `struct prefix`.

@@ -8,16 +8,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use libbpf_rs::{
-    ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, PrintLevel, ProgramInput,
-};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
 use spand_proto::operator::Failure;
-use tracing::{debug, info, warn};
 
 use super::bbr::OnBbr;
-use super::layout;
+use super::{NotStarted, layout, refusal};
+use crate::apply::{Lack, Part};
 use crate::config::{Bbr, Variant};
-use crate::probe;
+use crate::probe::{self, Features};
 
 pub(super) static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/spand.bpf.o"));
 
@@ -30,13 +28,15 @@ const TICKS_PER_S: [u64; 5] = [100, 200, 250, 300, 1_000];
 /// The programs in the kernel.
 pub(super) struct Programs {
     object: Object,
-    _links: Vec<Link>,
+    links: Vec<Link>,
     /// The congestion control on BBR, where it was asked for and the kernel takes it.
     pub(super) on_bbr: Option<OnBbr>,
-    /// The cgroup's device and inode.
-    cgroup: (u64, u64),
-    /// What was asked for, or `Sockops` where the kernel cannot register congestion controls.
+    /// Device and inode of the cgroup that they are attached to.
+    cgroup: Option<(u64, u64)>,
+    /// The one in force: never `Auto`.
     pub(super) variant: Variant,
+    /// What the kernel does not take of what was asked for.
+    pub(super) lacks: Vec<Lack>,
     pub(super) ticks_per_s: u64,
 }
 
@@ -82,8 +82,8 @@ impl Names {
 
     fn of(&self, map: &str) -> Option<&[u8; layout::NAME_BYTES]> {
         match map {
-            "on_cubic" => Some(&self.on_cubic),
-            "on_reno" => Some(&self.on_reno),
+            "on_cubic" | "on_cubic_tx" => Some(&self.on_cubic),
+            "on_reno" | "on_reno_tx" => Some(&self.on_reno),
             "at_start" => Some(&self.at_start),
             _ => None,
         }
@@ -91,49 +91,41 @@ impl Names {
 }
 
 impl Programs {
-    /// Loads and attaches to `cgroup`. Nothing is started before [`Self::write_settings`].
-    pub(super) fn load(cgroup: &Path, variant: Variant, bbr: Bbr, room: &Room) -> Result<Self, Failure> {
-        libbpf_rs::set_print(Some((PrintLevel::Debug, |_, text| debug!(target: "libbpf", "{}", text.trim_end()))));
-        let (mut object, variant) = match open_and_load(variant != Variant::Sockops, room) {
-            Ok(object) => (object, variant),
-            Err(error) if variant == Variant::Sockops => return Err(refused(&error)),
-            Err(error) => {
-                let object = open_and_load(false, room).map_err(|_| refused(&error))?;
-                warn!(%error, "the kernel takes no congestion control of ours: starts are set by socket options only");
-                (object, Variant::Sockops)
-            }
-        };
+    /// Loads the first variant of `variant` that the kernel takes and registers its congestion controls. No socket is touched before
+    /// [`Self::attach`].
+    pub(super) fn load(variant: Variant, bbr: Bbr, room: &Room) -> Result<Self, NotStarted> {
+        refusal::listen();
+        let (object, links, variant, mut lacks) = load_any(variant, room)?;
         check_sizes(&object)?;
-        let mut links = Vec::new();
-        if variant != Variant::Sockops {
-            // Their names first: a program of sockets may only name what is there.
-            for mut map in object.maps_mut().filter(|map| map.map_type() == MapType::StructOps) {
-                let name =
-                    room.names.of(&map.name().to_string_lossy()).map(|name| String::from_utf8_lossy(name).into_owned());
-                let name = name.unwrap_or_default();
-                let name = name.trim_end_matches('\0');
-                links.push(map.attach_struct_ops().map_err(|error| name_taken(name, &error))?);
-            }
-        }
-        let on_bbr = if bbr == Bbr::Full { load_on_bbr(&object, variant, &room.names) } else { None };
+        let on_bbr = match bbr {
+            Bbr::Full => load_on_bbr(&object, variant, &room.names)
+                .map_err(|reason| lacks.push(Lack { part: Part::Bbr, reason }))
+                .ok(),
+            Bbr::Window => None,
+        };
+        let ticks_per_s = ticks_per_s(&object)?;
+        Ok(Self { object, links, on_bbr, cgroup: None, variant, lacks, ticks_per_s })
+    }
+
+    /// Attaches to `cgroup`. Nothing is started before [`Self::write_settings`].
+    pub(super) fn attach(&mut self, cgroup: &Path) -> Result<(), Failure> {
         let directory = File::open(cgroup)
             .map_err(|error| Failure::Environment(format!("cannot open the cgroup {}: {error}", cgroup.display())))?;
         for name in ["on_setsockopt", "on_socket"] {
-            let program = object.progs_mut().find(|program| program.name() == name);
+            let program = self.object.progs_mut().find(|program| program.name() == name);
             let program = program.ok_or_else(|| incomplete(name))?;
-            links.push(program.attach_cgroup(directory.as_raw_fd()).map_err(|error| {
+            self.links.push(program.attach_cgroup(directory.as_raw_fd()).map_err(|error| {
                 Failure::Environment(format!("cannot attach to the cgroup {}: {error}", cgroup.display()))
             })?);
         }
-        let ticks_per_s = ticks_per_s(&object)?;
-        let cgroup = identity(&directory.metadata().map_err(Failure::environment)?);
-        Ok(Self { object, _links: links, on_bbr, cgroup, variant, ticks_per_s })
+        self.cgroup = Some(identity(&directory.metadata().map_err(Failure::environment)?));
+        Ok(())
     }
 
     /// Whether the cgroup at this path is the one that they are attached to. One that is removed takes the links with it; another
     /// may have its name by then.
     pub(super) fn are_attached_to(&self, cgroup: &Path) -> bool {
-        std::fs::metadata(cgroup).is_ok_and(|there| identity(&there) == self.cgroup)
+        std::fs::metadata(cgroup).is_ok_and(|there| Some(identity(&there)) == self.cgroup)
     }
 
     /// A handle of a table that outlives this borrow.
@@ -160,29 +152,92 @@ impl Programs {
     }
 }
 
-/// The congestion control on BBR, or, logged, why there is none: everything else works without it.
-fn load_on_bbr(others: &Object, variant: Variant, names: &Names) -> Option<OnBbr> {
-    let loaded = if variant == Variant::Sockops {
-        Err("starts are set by socket options only".to_owned())
-    } else {
-        OnBbr::load(others, &names.on_bbr)
-    };
-    match loaded {
-        Ok(on_bbr) => Some(on_bbr),
-        Err(reason) => {
-            let sentence = "bpf.bbr = \"full\" is not possible here, and connections on BBR get a window alone";
-            // Where BBR is not the default few connections are on it, or none.
-            if probe::default_control().as_deref() == Some("bbr") {
-                warn!("{sentence}: {reason}");
-            } else {
-                info!("{sentence}: {reason}");
-            }
-            None
+/// The congestion control on BBR, or why there is none: everything else works without it.
+fn load_on_bbr(others: &Object, variant: Variant, names: &Names) -> Result<OnBbr, String> {
+    if variant == Variant::Sockops {
+        return Err("starts are set by socket options only".to_owned());
+    }
+    OnBbr::load(others, &names.on_bbr)
+}
+
+/// An object in the kernel, with what is registered of it, of which variant, and what the kernel does not take.
+type Loaded = (Object, Vec<Link>, Variant, Vec<Lack>);
+
+/// The first candidate that the kernel takes.
+fn load_any(configured: Variant, room: &Room) -> Result<Loaded, NotStarted> {
+    // The reason of the first that was not possible: the others need less, so theirs follows from it.
+    let mut lacking: Option<String> = None;
+    for candidate in configured.candidates() {
+        let refused = match lacking_for(*candidate) {
+            Some(reason) => reason,
+            None => match load_one(*candidate, room) {
+                Ok((object, links)) => {
+                    let part = if *candidate == Variant::Sockops { Part::CongestionControls } else { Part::Stay };
+                    let lacks = lacking.map(|reason| Lack { part, reason }).into_iter().collect();
+                    return Ok((object, links, *candidate, lacks));
+                }
+                Err(Refused::NameTaken(name)) => return Err(name_taken(&name).into()),
+                Err(Refused::ByKernel(reason)) => reason,
+            },
+        };
+        // The last candidate needs the least.
+        if *candidate == Variant::Sockops {
+            return Err(Lack { part: Part::Programs, reason: refused }.into());
         }
+        lacking.get_or_insert(refused);
+    }
+    Err(incomplete("any variant").into())
+}
+
+/// What the kernel's types show that it lacks for a variant.
+fn lacking_for(variant: Variant) -> Option<String> {
+    if variant == Variant::Sockops {
+        return None;
+    }
+    if let Err(reason) = probe::congestion_controls() {
+        return Some(reason);
+    }
+    let cubic = Features::of_this_kernel().is_none_or(|features| features.cubic);
+    (variant == Variant::Stay && !cubic).then(|| "the kernel's types have not all functions of CUBIC".to_owned())
+}
+
+/// Why a variant is not in the kernel.
+enum Refused {
+    ByKernel(String),
+    NameTaken(String),
+}
+
+fn load_one(variant: Variant, room: &Room) -> Result<(Object, Vec<Link>), Refused> {
+    refusal::forget_warnings();
+    let by_kernel = |error: libbpf_rs::Error| Refused::ByKernel(refusal::reason(&error));
+    let mut object = open_and_load(variant, room).map_err(by_kernel)?;
+    let mut links = Vec::new();
+    // Only the ones of this variant: maps that were not created are listed as well.
+    for mut map in object.maps_mut().filter(|map| registers(variant, &map.name().to_string_lossy())) {
+        links.push(map.attach_struct_ops().map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => {
+                let name = room.names.of(&map.name().to_string_lossy()).copied().unwrap_or_default();
+                Refused::NameTaken(String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned())
+            }
+            _ => by_kernel(error),
+        })?);
+    }
+    Ok((object, links))
+}
+
+/// Whether a variant registers the congestion control of this map on this kernel.
+fn registers(variant: Variant, map: &str) -> bool {
+    match variant {
+        Variant::Auto | Variant::Sockops => false,
+        Variant::HandOver => map == "at_start",
+        Variant::Stay if Features::of_this_kernel().is_some_and(|features| features.tx_start) => {
+            matches!(map, "on_cubic_tx" | "on_reno_tx")
+        }
+        Variant::Stay => matches!(map, "on_cubic" | "on_reno"),
     }
 }
 
-fn open_and_load(congestion_controls: bool, room: &Room) -> Result<Object, libbpf_rs::Error> {
+pub(super) fn open_and_load(variant: Variant, room: &Room) -> Result<Object, libbpf_rs::Error> {
     let mut open = ObjectBuilder::default().name("spand")?.open_memory(PROGRAMS)?;
     let networks = u32::try_from(room.networks.get()).unwrap_or(u32::MAX);
     for mut map in open.maps_mut() {
@@ -192,13 +247,12 @@ fn open_and_load(congestion_controls: bool, room: &Room) -> Result<Object, libbp
             _ => {}
         }
         let Some(own) = room.names.of(&name) else { continue };
-        map.set_autocreate(congestion_controls)?;
+        // The programs of one that is not created are not loaded.
+        map.set_autocreate(registers(variant, &name))?;
         layout::set_name(&mut map, own);
     }
-    for mut program in open.progs_mut() {
-        if program.section() == "struct_ops" {
-            program.set_autoload(congestion_controls);
-        }
+    for mut program in open.progs_mut().filter(|program| program.name().to_string_lossy().starts_with("try_")) {
+        program.set_autoload(false);
     }
     open.load()
 }
@@ -258,23 +312,10 @@ fn ask<const N: usize>(object: &Object, name: &str) -> Result<[u64; N], Failure>
     Ok(std::array::from_fn(|_| numbers.next().unwrap_or(0)))
 }
 
-fn refused(error: &libbpf_rs::Error) -> Failure {
-    let way_out = match error.kind() {
-        ErrorKind::PermissionDenied => {
-            "give the service CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, or set apply to route or dry_run"
-        }
-        _ => "`spand-agent probe` shows what this kernel lacks; or set apply to route or dry_run",
-    };
-    Failure::Environment(format!("the kernel refused the programs of apply = \"bpf\" ({error}): {way_out}"))
-}
-
-fn name_taken(name: &str, error: &libbpf_rs::Error) -> Failure {
-    if error.kind() == ErrorKind::AlreadyExists {
-        return Failure::Environment(format!(
-            "a congestion control named {name} is registered already: another agent runs on this machine; stop it first"
-        ));
-    }
-    Failure::Environment(format!("cannot register the congestion control {name}: {error}"))
+fn name_taken(name: &str) -> Failure {
+    Failure::Environment(format!(
+        "a congestion control named {name} is registered already: another agent runs on this machine; stop it first"
+    ))
 }
 
 fn incomplete(name: &str) -> Failure {

@@ -21,15 +21,17 @@ mod growths;
 mod layout;
 mod load;
 mod networks;
+mod refusal;
 #[cfg(test)]
 mod tests;
 
-use super::{Applier, ApplyCounts, ByDirection, Decided, Limitation, News, Outcome};
+use super::{Applier, ApplyCounts, ByDirection, Decided, Lack, Limitation, News, Outcome, Part};
 use crate::clock::Clock;
 use crate::config::{ApplyMethod, Config, Namespaces, Variant};
 use crate::policy::{Growths, Policy};
+use crate::probe;
 
-pub(crate) use attached::{Attached, attached, cgroup2_or};
+pub(crate) use attached::{Attached, attached, cgroup2_or, no_cgroup2};
 pub use events::Ended;
 use events::Events;
 use growths::GrowthTables;
@@ -60,15 +62,63 @@ pub struct BpfApplier {
     written: Vec<u8>,
 }
 
+/// Why the applier did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum NotStarted {
+    /// This machine takes none of the programs.
+    #[error("{}", .0.sentence())]
+    Lacking(Lack),
+    /// Something else is at fault.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+}
+
+impl From<Lack> for NotStarted {
+    fn from(lack: Lack) -> Self {
+        Self::Lacking(lack)
+    }
+}
+
+/// Congestion controls of a trial are registered for moments, under this name.
+const TRIAL: &str = "spand_try";
+
+/// What this machine takes of the programs: loads them, registers their congestion controls, and removes both. No socket is touched.
+pub(crate) fn try_out(config: &Config) -> Result<(Variant, Vec<Lack>), NotStarted> {
+    let room = Room { networks: config.limits.networks, names: Names::new(TRIAL) };
+    Programs::load(config.bpf.variant, config.bpf.bbr, &room).map(|programs| (programs.variant, programs.lacks))
+}
+
+/// The programs in the kernel, attached to nothing yet.
+pub struct Loaded {
+    cgroup: PathBuf,
+    names: Names,
+    programs: Programs,
+}
+
 impl BpfApplier {
     /// Loads the programs and attaches them to the configured cgroup.
-    pub fn start(config: &Config, policy: &Policy, clock: Clock) -> Result<Self, Failure> {
+    pub fn start(config: &Config, policy: &Policy, clock: Clock) -> Result<Self, NotStarted> {
+        Self::load(config)?.attach(config, policy, clock)
+    }
+
+    /// Loads the programs: what comes after it needs no `CAP_SYS_ADMIN`.
+    pub(crate) fn load(config: &Config) -> Result<Loaded, NotStarted> {
         let cgroup = attached::cgroup(&config.bpf.cgroup)?;
         let names = Names::new(&config.bpf.name);
         let room = Room { networks: config.limits.networks, names };
         // The kernel takes its time to check them: seconds on a busy machine.
         info!(cgroup = %cgroup.display(), variant = %config.bpf.variant, "loading the kernel programs");
-        let programs = Programs::load(&cgroup, config.bpf.variant, config.bpf.bbr, &room)?;
+        let programs = Programs::load(config.bpf.variant, config.bpf.bbr, &room)?;
+        programs.lacks.iter().for_each(report);
+        Ok(Loaded { cgroup, names, programs })
+    }
+}
+
+impl Loaded {
+    /// Attaches the programs to the cgroup.
+    pub(crate) fn attach(self, config: &Config, policy: &Policy, clock: Clock) -> Result<BpfApplier, NotStarted> {
+        let Self { cgroup, names, mut programs } = self;
+        programs.attach(&cgroup)?;
         // The programs' first: a lifetime may end too early by what passes between the two, and never too late.
         let programs_ns = programs.now_ns()?;
         let start = Moment { agent: clock.now(), programs_ns };
@@ -80,7 +130,7 @@ impl BpfApplier {
             ticks_per_s: programs.ticks_per_s,
             control_fraction: config.bpf.control_fraction,
             variant: match programs.variant {
-                Variant::Stay => 0,
+                Variant::Auto | Variant::Stay => 0,
                 Variant::HandOver => 1,
                 Variant::Sockops => 2,
             },
@@ -103,7 +153,7 @@ impl BpfApplier {
         programs.write_settings(&written)?;
         let bbr = if programs.on_bbr.is_some() { "full" } else { "window" };
         info!(cgroup = %cgroup.display(), variant = %programs.variant, bbr, "the kernel programs are in place");
-        Ok(Self {
+        Ok(BpfApplier {
             cgroup,
             detached: false,
             counters: programs.table("counts")?,
@@ -121,6 +171,18 @@ impl BpfApplier {
             paused_in_kernel: false,
             written,
         })
+    }
+}
+
+impl BpfApplier {
+    /// The variant that the kernel took.
+    pub(crate) const fn variant(&self) -> Variant {
+        self.programs.variant
+    }
+
+    /// What the kernel does not take.
+    pub(crate) fn lacks(&self) -> &[Lack] {
+        &self.programs.lacks
     }
 
     /// Brings the programs' settings in line. Where that fails it is tried again; of a pause, the entries of the networks hold it.
@@ -157,6 +219,16 @@ impl BpfApplier {
     }
 }
 
+/// Logs what the kernel does not take, where that concerns this host's connections.
+fn report(lack: &Lack) {
+    // Where BBR is not the default few connections are on it, or none.
+    if lack.part == Part::Bbr && probe::default_control().as_deref() != Some("bbr") {
+        info!(part = %lack.part, "{}", lack.sentence());
+    } else {
+        warn!(part = %lack.part, "{}", lack.sentence());
+    }
+}
+
 impl Applier for BpfApplier {
     fn method(&self) -> ApplyMethod {
         ApplyMethod::Bpf
@@ -164,7 +236,7 @@ impl Applier for BpfApplier {
 
     fn limitations(&self) -> &'static [Limitation] {
         match self.programs.variant {
-            Variant::Stay => &Limitation::BPF_STAY,
+            Variant::Auto | Variant::Stay => &Limitation::BPF_STAY,
             Variant::HandOver => &Limitation::BPF_HAND_OVER,
             Variant::Sockops => &Limitation::BPF_SOCKOPS,
         }

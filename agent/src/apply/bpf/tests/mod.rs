@@ -4,6 +4,8 @@ mod careful;
 mod growth;
 mod networks;
 
+use std::num::NonZeroUsize;
+
 use libbpf_rs::{MapType, Object, ObjectBuilder, ProgramInput};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, TestRunner};
@@ -18,6 +20,7 @@ use strum::VariantArray;
 
 use super::layout::{self, Encoder, Place};
 use crate::apply::Inputs;
+use crate::config::Variant;
 
 /// `struct trial` of `spand.bpf.c`: network, transfer, policy, start.
 const TRIAL_BYTES: usize = ANSWER_AT + 40;
@@ -278,26 +281,33 @@ fn every_counter_of_the_programs_has_a_name() {
     assert_eq!(counters.max_entries() as usize, super::events::NAMES.len());
 }
 
+/// Looks at the programs of every variant, loaded.
+fn for_each_variant(look: impl Fn(&Object)) {
+    let Some(_may_load) = programs() else { return };
+    let room = super::Room { networks: const { NonZeroUsize::new(16).unwrap() }, names: super::Names::new("test") };
+    for variant in Variant::Auto.candidates() {
+        look(&super::load::open_and_load(*variant, &room).unwrap());
+    }
+}
+
 /// `BPF_FUNC_ktime_get_ns`: a clock that stands still while the host is suspended.
 const STANDING_CLOCK: i32 = 5;
 
 #[test]
 fn no_lifetime_is_held_against_a_clock_that_stands_still_with_the_host() {
-    let Some(_may_load) = programs() else { return };
-    let all = ObjectBuilder::default().open_memory(super::load::PROGRAMS).unwrap().load().unwrap();
     let calls = |program: &libbpf_rs::Program<'_>, helper| {
         // BPF_JMP | BPF_CALL
         program.insns().iter().any(|one| one.code == 0x85 && one.src_reg() == 0 && one.imm == helper)
     };
-    let asking: Vec<_> = all.progs().filter(|program| calls(program, STANDING_CLOCK)).collect();
-    let names: Vec<_> = asking.iter().map(|program| program.name().to_string_lossy().into_owned()).collect();
-    assert_eq!(names, ["read_clocks"], "except for the length of a tick");
+    for_each_variant(|all| {
+        let asking = all.progs().filter(|program| calls(program, STANDING_CLOCK));
+        let names: Vec<_> = asking.map(|program| program.name().to_string_lossy().into_owned()).collect();
+        assert_eq!(names, ["read_clocks"], "except for the length of a tick");
+    });
 }
 
 #[test]
 fn no_counter_is_read_and_written_in_two_steps() {
-    let Some(_may_load) = programs() else { return };
-    let all = ObjectBuilder::default().open_memory(super::load::PROGRAMS).unwrap().load().unwrap();
     // BPF_LDX | BPF_DW, BPF_ALU64 | BPF_ADD, BPF_STX | BPF_DW: a softirq's program may come between.
     let in_steps = |program: &libbpf_rs::Program<'_>| {
         program.insns().windows(3).any(|three| {
@@ -306,6 +316,8 @@ fn no_counter_is_read_and_written_in_two_steps() {
                 && (load.src_reg(), load.dst_reg(), load.off) == (store.dst_reg(), store.src_reg(), store.off)
         })
     };
-    let names: Vec<_> = all.progs().filter(in_steps).map(|program| program.name().to_owned()).collect();
-    assert!(names.is_empty(), "{names:?}");
+    for_each_variant(|all| {
+        let names: Vec<_> = all.progs().filter(in_steps).map(|program| program.name().to_owned()).collect();
+        assert!(names.is_empty(), "{names:?}");
+    });
 }

@@ -1,0 +1,70 @@
+//! What the kernel has for the programs, by its own types. Releases show nothing: distributions give old ones what newer ones have.
+
+use std::fs;
+use std::sync::OnceLock;
+
+use super::BTF;
+use super::btf::Types;
+
+/// Functions of CUBIC that a congestion control on it calls, beside that for events.
+const CUBIC: [&str; 5] =
+    ["cubictcp_init", "cubictcp_recalc_ssthresh", "cubictcp_cong_avoid", "cubictcp_state", "cubictcp_acked"];
+
+/// What the kernel has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub(crate) struct Features {
+    /// Programs of sockets see their network namespace (upstream since Linux 5.15).
+    pub(crate) socket_namespaces: bool,
+    /// Congestion controls are registered by links, which go with their process (upstream since Linux 6.4).
+    pub(crate) links: bool,
+    /// The start of a transfer is a function of its own in a congestion control, and no event (upstream since Linux 7.1).
+    pub(crate) tx_start: bool,
+    /// The functions of CUBIC are in the kernel itself.
+    pub(crate) cubic: bool,
+    /// Tables count as locked memory (upstream before Linux 5.11).
+    pub(crate) counts_locked_memory: bool,
+}
+
+impl Features {
+    /// Those of the running kernel; `None` where its types cannot be read.
+    pub(crate) fn of_this_kernel() -> Option<Self> {
+        static FOUND: OnceLock<Option<Features>> = OnceLock::new();
+        *FOUND
+            .get_or_init(|| fs::read(BTF).ok().and_then(|types| Types::read(types, None)).map(|types| Self::of(&types)))
+    }
+
+    fn of(types: &Types) -> Self {
+        let has_member = |structure, name| {
+            types.members(structure).is_some_and(|members| members.iter().any(|member| member.name == name))
+        };
+        let has_function = |name: &str| types.parameters(name).is_some();
+        let tx_start = has_member("tcp_congestion_ops", "cwnd_event_tx_start");
+        let event = if tx_start { "cubictcp_cwnd_event_tx_start" } else { "cubictcp_cwnd_event" };
+        Self {
+            socket_namespaces: has_function("bpf_get_netns_cookie_sock_ops"),
+            links: types.members("bpf_struct_ops_link").is_some(),
+            tx_start,
+            cubic: CUBIC.into_iter().chain([event]).all(has_function),
+            counts_locked_memory: types.members("bpf_map_memory").is_some(),
+        }
+    }
+
+    /// Why no program of ours can run here.
+    pub(crate) const fn lacking_for_programs(self) -> Option<&'static str> {
+        if self.socket_namespaces {
+            return None;
+        }
+        Some(
+            "this kernel's programs of sockets do not see the network namespace (upstream since Linux 5.15): use a newer kernel",
+        )
+    }
+
+    /// Why no congestion control of ours can be registered here.
+    pub(crate) const fn lacking_for_congestion_controls(self) -> Option<&'static str> {
+        if self.links {
+            return None;
+        }
+        Some("this kernel registers congestion controls by no link that ends with the agent (upstream since Linux 6.4)")
+    }
+}
