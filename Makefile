@@ -18,6 +18,8 @@ DOCKER_PACKAGES := debootstrap docker-compose docker.io podman runc
 NS_PACKAGES := ns2
 # What fetches a NATS server, for gateways that share.
 NATS_PACKAGES := python3-pip
+# What fetches Debian's kernels, packs what a guest boots with, and runs it.
+KERNEL_PACKAGES := binutils busybox-static dash iproute2 kmod qemu-system-x86 xz-utils
 # A browser and its driver, for the dashboard's tests alone.
 BROWSER_PACKAGES := chromium chromium-driver fonts-dejavu-core
 
@@ -144,6 +146,21 @@ benefit-quic: packages ## QUIC transfers with and without advice, beside TCP, re
 wrong-shares: packages ## Real transfers on shares that are wrong, a quarter to four times the right one, half an hour: ARGS="--hosts cubic --paths 20"
 	$(CARGO) build --release -p spand-tests --bin wrong-shares
 	./target/release/wrong-shares $(ARGS)
+
+# Debian 11's kernel is older than what the agent's programs need; it may refuse them, in one sentence.
+TRY_KERNELS := try --may-refuse bullseye
+
+.PHONY: kernels
+kernels: packages ## The product on the kernels of Debian 11, 12, 13 and sid, under qemu without KVM: docs/results/kernels.md
+	@./scripts/packages $(KERNEL_PACKAGES)
+	$(CARGO) build --release -p spand-tests --bin kernels
+	$(or $(CARGO_TARGET_DIR),target)/release/kernels $(TRY_KERNELS) --page docs/results/kernels.md $(ARGS)
+
+.PHONY: kernels-short
+kernels-short: packages ## Whether the agent starts a connection on each of these kernels and leaves nothing, some minutes
+	@./scripts/packages $(KERNEL_PACKAGES)
+	$(CARGO) build -p spand-tests --bin kernels
+	$(or $(CARGO_TARGET_DIR),target)/debug/kernels $(TRY_KERNELS) --short $(ARGS)
 
 .PHONY: papers
 papers: packages ## The papers' experiments, in ns-2 or on this kernel, resumable: ARGS="--quick", "--only T1,T3" or "--kernel"

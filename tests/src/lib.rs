@@ -14,6 +14,7 @@ pub mod dialect;
 pub mod digests;
 pub mod ending;
 pub mod hostile;
+pub mod kernels;
 pub mod lab;
 pub mod memory;
 pub mod networks;

@@ -124,7 +124,7 @@ impl Topology {
 }
 
 /// No duplicate address detection and no router solicitations: addresses work at once, captures hold TCP only.
-pub(super) fn quiet_ipv6(namespace: &Namespace) -> Result<()> {
+pub(crate) fn quiet_ipv6(namespace: &Namespace) -> Result<()> {
     for (key, value) in [("accept_dad", "0"), ("router_solicitations", "0"), ("accept_ra", "0")] {
         for scope in ["all", "default"] {
             namespace.sysctl(&format!("ipv6/conf/{scope}/{key}"), value)?;

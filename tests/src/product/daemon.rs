@@ -163,6 +163,11 @@ impl Agent {
         self.daemon.check()
     }
 
+    /// Ends it at once, as a failing machine would.
+    pub fn kill(self) -> Result<()> {
+        self.daemon.kill()
+    }
+
     /// Prints commands to try.
     pub fn print_commands(&self) {
         for command in ["status", "explain 198.51.100.11"] {
@@ -232,6 +237,11 @@ impl Gateway {
     /// Fails where it ended by itself.
     pub fn check(&mut self) -> Result<()> {
         self.daemon.as_mut().map_or(Ok(()), Daemon::check)
+    }
+
+    /// All of its log.
+    pub fn log(&self) -> String {
+        self.daemon.as_ref().map(Daemon::log).unwrap_or_default()
     }
 
     /// Ends it at once (SIGKILL): it sends and saves nothing more.

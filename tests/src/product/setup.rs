@@ -101,6 +101,8 @@ pub struct GatewaySetup {
     pub internal: Vec<IpNet>,
     /// Its rule of estimates; `None`: the default.
     pub rule: Option<&'static str>,
+    /// How it captures.
+    pub backend: &'static str,
     /// Its address on the way to the server, where its interfaces listen.
     pub management: Ipv4Addr,
     /// With whom it shares; `None`: with nobody.
@@ -121,6 +123,7 @@ impl Default for GatewaySetup {
         Self {
             internal: vec![IpNet::from(std::net::IpAddr::V4(SERVER_V4)), IpNet::from(std::net::IpAddr::V6(SERVER_V6))],
             rule: None,
+            backend: "auto",
             management: GATEWAY_MANAGEMENT,
             sharing: None,
         }
@@ -130,9 +133,9 @@ impl Default for GatewaySetup {
 impl GatewaySetup {
     /// Its configuration file.
     pub(super) fn toml(&self) -> String {
-        let management = self.management;
+        let (management, backend) = (self.management, self.backend);
         let mut text = format!(
-            "[capture]\ninterfaces = [\"{MIRROR_DEVICE}\"]\n\n[traffic]\ninternal = {}\n\n[api]\ngrpc_listen = \
+            "[capture]\ninterfaces = [\"{MIRROR_DEVICE}\"]\nbackend = \"{backend}\"\n\n[traffic]\ninternal = {}\n\n[api]\ngrpc_listen = \
              \"{management}:{GRPC_PORT}\"\nhttp_listen = \"{management}:{HTTP_PORT}\"\n\n[agents]\nplain_text = true\n\n[admin]\nopen = true\n\n[store]\n\
              directory = \"store\"\n",
             list(&self.internal)

@@ -9,6 +9,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, sockopt};
 
 use super::plan::{LINE_MAX_BYTES, Plan, Step};
@@ -17,6 +19,8 @@ use crate::lab::truth::{FlowId, Poller};
 
 /// Connections served at a time; more are closed at once.
 const CONNECTIONS_MAX: usize = 512;
+/// Milliseconds after which a server without new connections looks whether it is to stop.
+const LOOKS_FOR_THE_END: u8 = 10;
 /// A peer that takes nothing for this long is closed.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
@@ -133,7 +137,7 @@ fn set_pace_most(socket: &impl AsFd, bytes_per_second: u64) -> Result<()> {
             LENGTH,
         )
     };
-    nix::errno::Errno::result(answer).context("cannot set a highest pacing rate")?;
+    Errno::result(answer).context("cannot set a highest pacing rate")?;
     Ok(())
 }
 
@@ -148,7 +152,9 @@ fn accept_all(listener: &TcpListener, stop: &AtomicBool, open: &Arc<AtomicUsize>
         let (stream, remote) = match listener.accept() {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                thread::sleep(Duration::from_millis(1));
+                // Not at intervals: what a connection waited for the next would be part of its times.
+                poll(&mut [PollFd::new(listener.as_fd(), PollFlags::POLLIN)], LOOKS_FOR_THE_END)
+                    .or_else(|error| if error == Errno::EINTR { Ok(0) } else { Err(error) })?;
                 continue;
             }
             Err(error) => return Err(error).context("cannot accept"),

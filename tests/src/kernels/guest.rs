@@ -1,0 +1,72 @@
+//! One guest: a kernel, what it boots with, and what it writes.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::fetch::Kernel;
+
+/// Exit code of timeout(1) where it had to end the program.
+const TIMED_OUT: i32 = 124;
+
+/// Where a guest's console goes.
+#[derive(Clone, Copy, Debug)]
+pub enum Console<'a> {
+    /// This terminal, in both directions.
+    Here,
+    /// A file.
+    File(&'a Path),
+}
+
+/// Boots `kernel` with `parts`, one archive after another, and waits until the guest has ended. Each line of the port for findings goes to
+/// `heard`. Returns the exit code of the guest's program.
+///
+/// # Errors
+/// Where qemu does not start, or the guest ends by something else than its program, or not within `limit`.
+pub fn boot(
+    kernel: &Kernel,
+    parts: &[&[u8]],
+    limit: Duration,
+    console: Console<'_>,
+    mut heard: impl FnMut(&str),
+) -> Result<i32> {
+    let folder = tempfile::tempdir()?;
+    let (initrd, kept) = (folder.path().join("initrd"), folder.path().join("findings"));
+    fs::write(&initrd, parts.concat()).context("cannot write what the guest boots with")?;
+    let mut command = Command::new("timeout");
+    // In the foreground it may read from the terminal.
+    command.args(["--foreground", "--kill-after=5"]).arg(limit.as_secs().to_string()).arg("qemu-system-x86_64");
+    command.args(["-accel", "tcg", "-cpu", "max,-cx16", "-icount", "shift=1,sleep=off", "-m", "1500"]);
+    command.args(["-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot"]);
+    command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(&initrd);
+    // Without no_timer_check some kernels hang on a busy host. A panic ends the guest.
+    command.args(["-append", "console=ttyS0 quiet panic=-1 no_timer_check"]);
+    let in_file = |path: &Path| format!("file:{}", path.display());
+    match console {
+        Console::Here => command.args(["-serial", "stdio", "-serial", &in_file(&kept)]),
+        Console::File(file) => {
+            command.args(["-serial", &in_file(file), "-serial", "stdio"]).stdin(Stdio::null()).stdout(Stdio::piped())
+        }
+    };
+    let mut qemu = command.spawn().context("cannot run `timeout`")?;
+    let mut status = None;
+    let mut take = |line: &str| match line.strip_prefix("exit ") {
+        Some(code) => status = code.parse().ok(),
+        None => heard(line),
+    };
+    if let Some(findings) = qemu.stdout.take() {
+        for line in BufReader::new(findings).lines() {
+            take(line.context("the guest's findings cannot be read")?.trim_end());
+        }
+    }
+    let ended = qemu.wait()?;
+    fs::read_to_string(&kept).unwrap_or_default().lines().for_each(take);
+    if ended.code() == Some(TIMED_OUT) {
+        bail!("the guest did not end within {} s of this machine's time", limit.as_secs());
+    }
+    status.with_context(|| format!("the guest ended before its program did ({ended})"))
+}

@@ -1,0 +1,203 @@
+//! What trials found: a sentence for each finding, the page of results, and what of it is a fault.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use spand_agent::config::Variant;
+
+use super::{Finding, Outcome, Times};
+
+/// The trial of one kernel.
+#[derive(Debug, Default)]
+pub struct Tried {
+    /// Debian's release.
+    pub suite: String,
+    /// In the order in which they came.
+    pub findings: Vec<Finding>,
+    /// Why the guest did not end as it should.
+    pub fault: Option<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Good(words) => f.write_str(words),
+            Self::Bad(why) => write!(f, "FAILED: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel { release } => write!(f, "Linux {release}"),
+            Self::Gateway { backend, reads, sandbox } => write!(f, "gateway, {backend}: {reads}; sandbox{sandbox}"),
+            Self::Agent { variant, up: Outcome::Good(seconds) } => write!(f, "agent, {variant}: up after {seconds} s"),
+            Self::Agent { variant, up } => write!(f, "agent, {variant}: {up}"),
+            Self::Transfers { host, family, plain, advised, events, first_flight, .. } => {
+                write!(f, "{host}, IPv{family}: {}; {events}; {first_flight}", change(plain, advised))
+            }
+            Self::Left { after, left } if left.is_empty() => write!(f, "nothing is left after {after}"),
+            Self::Left { after, left } => write!(f, "LEFT after {after}: {}", left.join(", ")),
+            Self::Repeated { times_us } => {
+                let (least, most) = (times_us.iter().min(), times_us.iter().max());
+                let (least, most) = (least.copied().unwrap_or_default(), most.copied().unwrap_or_default());
+                write!(f, "{} transfers took {least} to {most} µs: a spread of {} µs", times_us.len(), most - least)
+            }
+            Self::Broken { step, why } => write!(f, "FAILED: {step}: {why}"),
+        }
+    }
+}
+
+impl Finding {
+    /// Whether it is a fault; where the kernel may be too old, an agent that does not start is none.
+    fn is_fault(&self, may_refuse: bool) -> bool {
+        match self {
+            Self::Kernel { .. } => false,
+            Self::Gateway { reads, .. } => matches!(reads, Outcome::Bad(_)),
+            // Only the default must work on every kernel, and whatever has worked before.
+            Self::Agent { variant, up } => {
+                let must = variant.contains(',') || variant == Variant::default().name();
+                matches!(up, Outcome::Bad(_)) && must && !may_refuse
+            }
+            // One more than those that are timed: the one that is looked at.
+            Self::Transfers { advised, started, .. } => *started != advised.count() + 1,
+            Self::Left { left, .. } => !left.is_empty(),
+            Self::Repeated { times_us } => {
+                times_us.iter().max().zip(times_us.iter().min()).is_none_or(|(most, least)| most - least > 1_000)
+            }
+            Self::Broken { .. } => true,
+        }
+    }
+}
+
+impl Times {
+    fn count(&self) -> u64 {
+        (self.short_us.len() + self.long_us.len()) as u64
+    }
+}
+
+impl Tried {
+    /// Its faults, a sentence each.
+    pub fn faults(&self, may_refuse: bool) -> Vec<String> {
+        let mut faults: Vec<String> =
+            self.findings.iter().filter(|one| one.is_fault(may_refuse)).map(ToString::to_string).collect();
+        let is_up = |one: &Finding| matches!(one, Finding::Agent { up: Outcome::Good(_), .. });
+        let is_started = |one: &Finding| matches!(one, Finding::Transfers { .. });
+        if self.findings.iter().any(is_up) && !self.findings.iter().any(is_started) {
+            faults.push("no connection was tried".to_owned());
+        }
+        faults.extend(self.fault.clone());
+        faults
+    }
+
+    fn release(&self) -> &str {
+        let release = self.findings.iter().find_map(|one| match one {
+            Finding::Kernel { release } => Some(release.as_str()),
+            _ => None,
+        });
+        release.unwrap_or("not booted").trim_end_matches("-cloud-amd64")
+    }
+
+    fn agent(&self, wanted: &str) -> String {
+        let up = self.findings.iter().find_map(|one| match one {
+            Finding::Agent { variant, up } if variant == wanted => Some(up),
+            _ => None,
+        });
+        match up {
+            Some(Outcome::Good(seconds)) => seconds.clone(),
+            Some(Outcome::Bad(_)) => "no".to_owned(),
+            None => "–".to_owned(),
+        }
+    }
+}
+
+/// Means in milliseconds, before and with the agent.
+fn change(plain: &Times, advised: &Times) -> String {
+    let mean = |times: &[u64]| times.iter().sum::<u64>() as f64 / times.len().max(1) as f64 / 1e3;
+    let pair = |plain: &[u64], advised: &[u64]| format!("{:.1} → {:.1}", mean(plain), mean(advised));
+    let mut words = format!("1 MB {}", pair(&plain.long_us, &advised.long_us));
+    if !advised.short_us.is_empty() {
+        write!(words, ", 100 KB {}", pair(&plain.short_us, &advised.short_us)).ok();
+    }
+    words + " ms"
+}
+
+/// The page of results.
+pub fn page(all: &[Tried], repeated: Option<&Tried>) -> String {
+    let mut text = HEAD.to_owned();
+    for tried in all {
+        let variants = ["auto", "stay", "hand_over", "sockops"].map(|variant| tried.agent(variant));
+        let again = tried.findings.iter().find_map(|one| match one {
+            Finding::Agent { variant, up } if variant.ends_with("after SIGKILL") => Some(up.to_string()),
+            _ => None,
+        });
+        let gateways: Vec<String> = tried.findings.iter().filter_map(gateway).collect();
+        let left = tried.findings.iter().filter(|one| matches!(one, Finding::Left { left, .. } if !left.is_empty()));
+        writeln!(
+            text,
+            "| {} ({}) | {} | {} | {} | {} |",
+            tried.release(),
+            tried.suite,
+            variants.join(" | "),
+            again.as_deref().unwrap_or("–"),
+            left.count(),
+            gateways.join(", ")
+        )
+        .ok();
+    }
+    text += TRANSFERS;
+    for tried in all {
+        for one in &tried.findings {
+            if let Finding::Transfers { host, family, plain, advised, started, first_flight, .. } = one {
+                let of = advised.count() + 1;
+                let (release, change) = (tried.release(), change(plain, advised));
+                writeln!(text, "| {release} | {host}, IPv{family} | {change} | {started} of {of} | {first_flight} |")
+                    .ok();
+            }
+        }
+    }
+    text += "\n## Sentences\n\n";
+    for tried in all {
+        let refused = |one: &Finding| matches!(one, Finding::Agent { up: Outcome::Bad(_), .. }) && !one.is_fault(false);
+        let refusals = tried.findings.iter().filter(|one| refused(one)).map(ToString::to_string);
+        for sentence in tried.faults(false).into_iter().chain(refusals) {
+            writeln!(text, "- {}: {sentence}", tried.release()).ok();
+        }
+    }
+    for one in repeated.iter().flat_map(|tried| &tried.findings) {
+        if matches!(one, Finding::Repeated { .. }) {
+            writeln!(text, "- The same 1 MB again and again, while this machine ran two busy loops a core: {one}.")
+                .ok();
+        }
+    }
+    text
+}
+
+fn gateway(finding: &Finding) -> Option<String> {
+    let Finding::Gateway { backend, reads, .. } = finding else { return None };
+    Some(match reads {
+        Outcome::Good(with) => format!("{backend}: {with}"),
+        Outcome::Bad(_) => format!("{backend}: no"),
+    })
+}
+
+const HEAD: &str = "# The product on Debian's kernels
+
+Made by `make kernels`: each kernel in a guest of qemu without KVM, whose clock counts instructions. A path of 20 Mbit/s, 40 ms and 100
+packets (netem). Times are the guest's.
+
+Seconds from the agent's start by each `bpf.variant` to its subscription, and after a SIGKILL; how often something was left in the kernel
+(programs, maps, links, pins, congestion controls); what the gateway reads with by `capture.backend`. `no`: refused, sentence below.
+
+| kernel | auto | stay | hand_over | sockops | again | left | gateway |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+";
+
+const TRANSFERS: &str = "
+Mean times from the SYN to the last byte, of ten and six transfers before the agent ran and as many with it; connections that the agent
+counted as started; congestion control, window and threshold in segments that `ss` shows in a first flight.
+
+| kernel | sender | before → with the agent | started | first flight |
+| --- | --- | --- | --- | --- |
+";
