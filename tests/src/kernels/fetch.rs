@@ -9,37 +9,32 @@ use anyhow::{Context, Result, bail};
 use super::output;
 
 /// Debian's releases whose kernels are tried.
-pub const SUITES: [&str; 4] = ["bullseye", "bookworm", "trixie", "sid"];
+pub(super) const SUITES: [&str; 4] = ["bullseye", "bookworm", "trixie", "sid"];
 /// Where kernels are kept, in place of `target/kernels`.
-pub const FOLDER_ENV: &str = "SPAND_KERNELS";
+pub(super) const FOLDER_ENV: &str = "SPAND_KERNELS";
 /// Depends on the newest cloud kernel of each release.
 const NEWEST: &str = "linux-image-cloud-amd64";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// A kernel that is there.
 #[derive(Clone, Debug)]
-pub struct Kernel {
+pub(super) struct Kernel {
     /// Debian's release.
-    pub suite: String,
-    /// As `uname -r` prints it.
-    pub release: String,
+    pub(super) suite: String,
     /// The compressed kernel.
-    pub image: PathBuf,
+    pub(super) image: PathBuf,
     /// The folder of its modules, with `modules.dep`.
-    pub modules: PathBuf,
+    pub(super) modules: PathBuf,
 }
 
 /// Where kernels are kept.
-pub fn folder() -> PathBuf {
+pub(super) fn folder() -> PathBuf {
     let target = || std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     std::env::var_os(FOLDER_ENV).map_or_else(|| target().join("kernels"), PathBuf::from)
 }
 
 /// The kernel of a release: the one that was fetched before, or the newest of the mirror.
-///
-/// # Errors
-/// Where it cannot be fetched.
-pub fn kernel(folder: &Path, suite: &str) -> Result<Kernel> {
+pub(super) fn kernel(folder: &Path, suite: &str) -> Result<Kernel> {
     let tree = folder.join(suite);
     if !tree.exists() {
         let scratch = folder.join(format!("{suite}.partial"));
@@ -54,7 +49,7 @@ pub fn kernel(folder: &Path, suite: &str) -> Result<Kernel> {
     let places = [tree.join("boot").join(format!("vmlinuz-{release}")), modules.join("vmlinuz")];
     let image = places.into_iter().find(|place| place.exists());
     let image = image.with_context(|| format!("{} has no vmlinuz: remove it to fetch it again", tree.display()))?;
-    Ok(Kernel { suite: suite.to_owned(), release, image, modules })
+    Ok(Kernel { suite: suite.to_owned(), image, modules })
 }
 
 fn fetch(scratch: &Path, suite: &str) -> Result<()> {

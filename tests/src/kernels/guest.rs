@@ -15,7 +15,7 @@ const TIMED_OUT: i32 = 124;
 
 /// Where a guest's console goes.
 #[derive(Clone, Copy, Debug)]
-pub enum Console<'a> {
+pub(super) enum Console<'a> {
     /// This terminal, in both directions.
     Here,
     /// A file.
@@ -24,10 +24,7 @@ pub enum Console<'a> {
 
 /// Boots `kernel` with `parts`, one archive after another, and waits until the guest has ended. Each line of the port for findings goes to
 /// `heard`. Returns the exit code of the guest's program.
-///
-/// # Errors
-/// Where qemu does not start, or the guest ends by something else than its program, or not within `limit`.
-pub fn boot(
+pub(super) fn boot(
     kernel: &Kernel,
     parts: &[&[u8]],
     limit: Duration,

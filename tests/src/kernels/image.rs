@@ -37,11 +37,11 @@ const MODULES: [&str; 17] = [
 /// Programs of this machine that every guest has. Debian's busybox has a shell that prefers its own `ip` to that of the path: dash does not.
 const TOOLS: [&str; 5] = ["/bin/busybox", "/bin/dash", "/sbin/ip", "/sbin/tc", "/bin/ss"];
 /// Where a guest finds programs.
-pub const PROGRAMS: &str = "usr/bin";
+pub(super) const PROGRAMS: &str = "usr/bin";
 
 /// An archive.
 #[derive(Clone, Debug, Default)]
-pub struct Archive {
+pub(super) struct Archive {
     bytes: Vec<u8>,
     folders: BTreeSet<String>,
     entries: u32,
@@ -49,19 +49,19 @@ pub struct Archive {
 
 impl Archive {
     /// Adds a file, and the folders above it; `name` is a path without the first slash.
-    pub fn file(&mut self, name: &str, mode: u32, content: &[u8]) {
+    pub(super) fn file(&mut self, name: &str, mode: u32, content: &[u8]) {
         self.folders_of(name);
         self.entry(name, 0o100_000 | mode, content);
     }
 
     /// Adds a symbolic link.
-    pub fn link(&mut self, name: &str, target: &str) {
+    pub(super) fn link(&mut self, name: &str, target: &str) {
         self.folders_of(name);
         self.entry(name, 0o120_777, target.as_bytes());
     }
 
     /// Its bytes with the end of an archive.
-    pub fn finish(mut self) -> Vec<u8> {
+    pub(super) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
         self.bytes
     }
@@ -97,7 +97,7 @@ impl Archive {
     }
 
     /// Adds a program of this machine without its symbols, and the libraries that it needs.
-    pub fn program(&mut self, path: &Path, name: &str, libraries: &mut BTreeSet<String>) -> Result<()> {
+    pub(super) fn program(&mut self, path: &Path, name: &str, libraries: &mut BTreeSet<String>) -> Result<()> {
         let stripped = NamedTempFile::new()?;
         // A script has no symbols.
         let script = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -121,7 +121,7 @@ impl Archive {
 
 /// The part that guests of all kernels share: the first process, this machine's tools, this program under the names of the product's, and
 /// `programs`.
-pub fn common(programs: &[&Path]) -> Result<Vec<u8>> {
+pub(super) fn common(programs: &[&Path]) -> Result<Vec<u8>> {
     let (mut archive, mut libraries) = (Archive::default(), BTreeSet::new());
     archive.file("init", 0o755, INIT.as_bytes());
     let users = "root:x:0:0:root:/:/bin/sh\nspand-agent:x:990:990::/:/bin/sh\nspand-gateway:x:991:991::/:/bin/sh\n";
@@ -147,7 +147,7 @@ pub fn common(programs: &[&Path]) -> Result<Vec<u8>> {
 }
 
 /// The modules of a kernel, and the order to load them in.
-pub fn modules(kernel: &Kernel) -> Result<Vec<u8>> {
+pub(super) fn modules(kernel: &Kernel) -> Result<Vec<u8>> {
     let (mut archive, mut order) = (Archive::default(), Vec::new());
     let dependencies = fs::read_to_string(kernel.modules.join("modules.dep"))?;
     for name in MODULES {
@@ -180,7 +180,7 @@ fn unpacked(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// What one run adds: the command, its environment, and further files under their own paths.
-pub fn run(command: &[String], files: &[&Path]) -> Result<Vec<u8>> {
+pub(super) fn run(command: &[String], files: &[&Path]) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
     let words: Vec<String> = command.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
     archive.file("guest/command", 0o755, format!("exec {}\n", words.join(" ")).as_bytes());

@@ -3,12 +3,15 @@
 //! The guest's clock counts instructions (`-icount`), and what it waits for costs nothing. A transfer therefore takes the same time to a
 //! fraction of a millisecond however busy the machine is. qemu 7.2 emulates cmpxchg16b wrongly, hence `-cx16`.
 
-pub mod fetch;
-pub mod guest;
-pub mod image;
-pub mod page;
-pub mod stage;
-pub mod trial;
+mod command;
+mod fetch;
+mod guest;
+mod image;
+mod page;
+mod stage;
+mod trial;
+
+pub use command::{Arguments, run};
 
 use std::process::Command;
 
@@ -16,20 +19,16 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 /// Where the guest writes its findings: a serial port of its own, since the kernel writes to the first as well.
-pub const FINDINGS: &str = "/dev/ttyS1";
+const FINDINGS: &str = "/dev/ttyS1";
 
 /// What a trial found: one line of JSON each.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "finding")]
-pub enum Finding {
+enum Finding {
     /// Which kernel runs.
-    Kernel {
-        /// As `uname -r` prints it.
-        release: String,
-    },
+    Kernel { release: String },
     /// A gateway under one capture backend.
     Gateway {
-        /// `capture.backend`.
         backend: String,
         /// The backend that it reads with, or why it did not start.
         reads: Outcome,
@@ -38,7 +37,6 @@ pub enum Finding {
     },
     /// An agent under one variant.
     Agent {
-        /// `bpf.variant`.
         variant: String,
         /// Seconds until it had subscribed to the gateway, or the agent's own sentence.
         up: Outcome,
@@ -47,14 +45,13 @@ pub enum Finding {
     Transfers {
         /// Congestion control and qdisc.
         host: String,
-        /// 4 or 6.
         family: u8,
-        /// Without advice.
         plain: Times,
-        /// With it.
         advised: Times,
         /// Connections that the agent counted as started.
         started: u64,
+        /// Of these, how many on BBR with rate and estimate.
+        seeded: u64,
         /// All of the agent's counters that moved.
         events: String,
         /// Congestion control, window and threshold in segments, as `ss` shows them in the first flight.
@@ -62,42 +59,31 @@ pub enum Finding {
     },
     /// What an agent left behind.
     Left {
-        /// After what.
         after: String,
         /// Nothing where this is empty.
         left: Vec<String>,
     },
     /// The same transfer again and again.
-    Repeated {
-        /// Each one's time.
-        times_us: Vec<u64>,
-    },
+    Repeated { times_us: Vec<u64> },
     /// The trial could not go on.
-    Broken {
-        /// At what.
-        step: String,
-        /// Why.
-        why: String,
-    },
+    Broken { step: String, why: String },
 }
 
 /// What happened, or the sentence of what went wrong.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// It went well.
+enum Outcome {
     Good(String),
-    /// It did not.
     Bad(String),
 }
 
 /// Times of transfers from the SYN to the last byte, in microseconds.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Times {
+struct Times {
     /// Of 100 KB.
-    pub short_us: Vec<u64>,
+    short_us: Vec<u64>,
     /// Of 1 MB.
-    pub long_us: Vec<u64>,
+    long_us: Vec<u64>,
 }
 
 /// What a command printed; an error holds its last words.

@@ -9,13 +9,13 @@ use super::{Finding, Outcome, Times};
 
 /// The trial of one kernel.
 #[derive(Debug, Default)]
-pub struct Tried {
+pub(super) struct Tried {
     /// Debian's release.
-    pub suite: String,
+    pub(super) suite: String,
     /// In the order in which they came.
-    pub findings: Vec<Finding>,
+    pub(super) findings: Vec<Finding>,
     /// Why the guest did not end as it should.
-    pub fault: Option<String>,
+    pub(super) fault: Option<String>,
 }
 
 impl fmt::Display for Outcome {
@@ -79,7 +79,7 @@ impl Times {
 
 impl Tried {
     /// Its faults, a sentence each.
-    pub fn faults(&self, may_refuse: bool) -> Vec<String> {
+    pub(super) fn faults(&self, may_refuse: bool) -> Vec<String> {
         let mut faults: Vec<String> =
             self.findings.iter().filter(|one| one.is_fault(may_refuse)).map(ToString::to_string).collect();
         let is_up = |one: &Finding| matches!(one, Finding::Agent { up: Outcome::Good(_), .. });
@@ -124,7 +124,7 @@ fn change(plain: &Times, advised: &Times) -> String {
 }
 
 /// The page of results.
-pub fn page(all: &[Tried], repeated: Option<&Tried>) -> String {
+pub(super) fn page(all: &[Tried], repeated: Option<&Tried>) -> String {
     let mut text = HEAD.to_owned();
     for tried in all {
         let variants = ["auto", "stay", "hand_over", "sockops"].map(|variant| tried.agent(variant));
@@ -149,20 +149,23 @@ pub fn page(all: &[Tried], repeated: Option<&Tried>) -> String {
     text += TRANSFERS;
     for tried in all {
         for one in &tried.findings {
-            if let Finding::Transfers { host, family, plain, advised, started, first_flight, .. } = one {
+            if let Finding::Transfers { host, family, plain, advised, started, seeded, first_flight, .. } = one {
                 let of = advised.count() + 1;
                 let (release, change) = (tried.release(), change(plain, advised));
-                writeln!(text, "| {release} | {host}, IPv{family} | {change} | {started} of {of} | {first_flight} |")
-                    .ok();
+                let start = format!("{change} | {started} of {of} | {seeded} | {first_flight}");
+                writeln!(text, "| {release} | {host}, IPv{family} | {start} |").ok();
             }
         }
     }
-    text += "\n## Sentences\n\n";
+    text += "\n## What did not work, and how each gateway is confined\n\n";
     for tried in all {
         let refused = |one: &Finding| matches!(one, Finding::Agent { up: Outcome::Bad(_), .. }) && !one.is_fault(false);
         let refusals = tried.findings.iter().filter(|one| refused(one)).map(ToString::to_string);
         for sentence in tried.faults(false).into_iter().chain(refusals) {
             writeln!(text, "- {}: {sentence}", tried.release()).ok();
+        }
+        if let Some(confined) = tried.findings.iter().find(|one| matches!(one, Finding::Gateway { .. })) {
+            writeln!(text, "- {}: {confined}", tried.release()).ok();
         }
     }
     for one in repeated.iter().flat_map(|tried| &tried.findings) {
@@ -188,7 +191,7 @@ Made by `make kernels`: each kernel in a guest of qemu without KVM, whose clock 
 packets (netem). Times are the guest's.
 
 Seconds from the agent's start by each `bpf.variant` to its subscription, and after a SIGKILL; how often something was left in the kernel
-(programs, maps, links, pins, congestion controls); what the gateway reads with by `capture.backend`. `no`: refused, sentence below.
+(programs, maps, links, pins, congestion controls); what the gateway reads with by `capture.backend`. `no`: refused, the agent's sentence is below.
 
 | kernel | auto | stay | hand_over | sockops | again | left | gateway |
 | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -196,8 +199,8 @@ Seconds from the agent's start by each `bpf.variant` to its subscription, and af
 
 const TRANSFERS: &str = "
 Mean times from the SYN to the last byte, of ten and six transfers before the agent ran and as many with it; connections that the agent
-counted as started; congestion control, window and threshold in segments that `ss` shows in a first flight.
+counted as started, and of these those on BBR with rate and estimate; congestion control, window and threshold in segments that `ss` shows in a first flight.
 
-| kernel | sender | before → with the agent | started | first flight |
-| --- | --- | --- | --- | --- |
+| kernel | sender | before → with the agent | started | with rate | first flight |
+| --- | --- | --- | --- | --- | --- |
 ";

@@ -19,15 +19,15 @@ const PORT: u16 = 8_000;
 
 /// A kind of sender: congestion control and qdisc.
 #[derive(Clone, Copy, Debug)]
-pub struct Host {
+pub(super) struct Host {
     /// Its name in results.
-    pub name: &'static str,
+    pub(super) name: &'static str,
     congestion_control: &'static str,
     qdisc: Option<&'static str>,
 }
 
 /// Those that are tried, in the order of their clients' networks.
-pub const HOSTS: [Host; 4] = [
+pub(super) const HOSTS: [Host; 4] = [
     Host { name: "CUBIC", congestion_control: "cubic", qdisc: None },
     Host { name: "Reno", congestion_control: "reno", qdisc: None },
     Host { name: "BBR", congestion_control: "bbr", qdisc: None },
@@ -36,9 +36,9 @@ pub const HOSTS: [Host; 4] = [
 
 /// It stands as long as this.
 #[derive(Debug)]
-pub struct Stage {
+pub(super) struct Stage {
     /// The product's host.
-    pub server: Namespace,
+    pub(super) server: Namespace,
     client: Namespace,
     _router: Namespace,
     _serving: Server,
@@ -46,7 +46,7 @@ pub struct Stage {
 
 impl Stage {
     /// Builds it, a network of clients for each host and family.
-    pub fn build() -> Result<Self> {
+    pub(super) fn build() -> Result<Self> {
         let [server, router, client] = ["server", "router", "client"].map(Namespace::create);
         let (server, router, client) = (server?, router?, client?);
         for namespace in [&server, &router, &client] {
@@ -87,7 +87,7 @@ impl Stage {
     }
 
     /// Makes the server a host of this kind.
-    pub fn configure(&self, host: Host) -> Result<()> {
+    pub(super) fn configure(&self, host: Host) -> Result<()> {
         self.server.default_congestion_control(host.congestion_control)?;
         // A veth pair has no queue by itself.
         let qdisc = host.qdisc.unwrap_or("noqueue");
@@ -95,13 +95,13 @@ impl Stage {
     }
 
     /// One answer on a connection of its own: its time from the SYN to the last byte, in microseconds.
-    pub fn transfer(&self, client: IpAddr, bytes: u64) -> Result<u64> {
+    pub(super) fn transfer(&self, client: IpAddr, bytes: u64) -> Result<u64> {
         self.watched(client, bytes, || Ok(()))
     }
 
     /// What `ss` shows of the sender when the first bytes of an answer have come and none of them is acknowledged yet: congestion
     /// control, window and threshold.
-    pub fn first_flight(&self, client: IpAddr, bytes: u64) -> Result<String> {
+    pub(super) fn first_flight(&self, client: IpAddr, bytes: u64) -> Result<String> {
         let mut shown = None;
         self.watched(client, bytes, || {
             if shown.is_none() {
@@ -132,7 +132,7 @@ impl Stage {
 }
 
 /// The client of the host with this index: each is in a network of its own, so that no kind of host learns from another.
-pub fn client_address(index: usize, family: u8) -> IpAddr {
+pub(super) fn client_address(index: usize, family: u8) -> IpAddr {
     let number = u8::try_from(index).unwrap_or(u8::MAX);
     if family == 4 {
         Ipv4Addr::new(198, 18, number, 11).into()

@@ -28,7 +28,7 @@ const TAKEN_DOWN: Duration = Duration::from_secs(5);
 /// How much is tried.
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, ValueEnum)]
 #[strum(serialize_all = "snake_case")]
-pub enum Extent {
+pub(super) enum Extent {
     /// All of it.
     Full,
     /// One variant, one gateway, one kind of host.
@@ -46,10 +46,7 @@ struct Trial {
 }
 
 /// Runs it and writes findings.
-///
-/// # Errors
-/// Where nothing can be tried.
-pub fn run(extent: Extent) -> Result<()> {
+pub(super) fn run(extent: Extent) -> Result<()> {
     let mut findings = File::create(FINDINGS).with_context(|| format!("cannot write {FINDINGS}"))?;
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned();
     say(&mut findings, &Finding::Kernel { release })?;
@@ -176,12 +173,14 @@ impl Trial {
             let moved: BTreeMap<String, u64> = moved.collect();
             let mut events: Vec<String> = moved.iter().map(|(name, count)| format!("{name} {count}")).collect();
             events.extend(decided.iter().filter(|one| !one.on_advice).map(|one| one.decision.clone()));
+            let count = |name| moved.get(name).copied().unwrap_or_default();
             let finding = Finding::Transfers {
                 host: host.name.to_owned(),
                 family,
                 plain: plain.remove(&(index, family)).unwrap_or_default(),
                 advised,
-                started: moved.get("started").copied().unwrap_or_default(),
+                started: count("started"),
+                seeded: count("bbr_seeded"),
                 events: events.join(", "),
                 first_flight,
             };
