@@ -27,6 +27,15 @@ pub(super) struct Kernel {
     pub(super) modules: PathBuf,
 }
 
+impl Kernel {
+    /// Linux's version, its first two numbers.
+    pub(super) fn version(&self) -> (u32, u32) {
+        let release = self.modules.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or_default());
+        (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default())
+    }
+}
+
 /// Where kernels are kept.
 pub(super) fn folder() -> PathBuf {
     let target = || std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
