@@ -157,10 +157,14 @@ kernels: packages ## The product on the kernels of Debian 11, 12, 13 and sid, un
 	$(or $(CARGO_TARGET_DIR),target)/release/kernels $(TRY_KERNELS) --page docs/results/kernels.md $(ARGS)
 
 .PHONY: kernels-short
-kernels-short: packages ## Whether the agent starts a connection on each of these kernels and leaves nothing, some minutes
+kernels-short: test-programs ## Whether the agent starts a connection on each of these kernels and leaves nothing, some minutes
 	@./scripts/packages $(KERNEL_PACKAGES)
-	$(CARGO) build -p spand-tests --bin kernels
 	$(or $(CARGO_TARGET_DIR),target)/debug/kernels $(TRY_KERNELS) --short $(ARGS)
+
+.PHONY: kernels-lab
+kernels-lab: packages ## The lab's scenarios with real TCP in guests of Debian 13 and sid, 20 minutes: ARGS="start_check", KERNELS="bookworm"
+	@./scripts/packages $(KERNEL_PACKAGES)
+	./scripts/kernels-lab $(ARGS)
 
 .PHONY: papers
 papers: packages ## The papers' experiments, in ns-2 or on this kernel, resumable: ARGS="--quick", "--only T1,T3" or "--kernel"

@@ -64,7 +64,7 @@ struct network {
 	u32 era;	      // which of those that had the place; 0: none
 	u32 shape;	      // enum shape
 	u64 opening_half_bytes; // the threshold by the senders under way; 0: none is known
-	u64 lost_ns;	      // the last loss of any of them
+	u64 lost_ns;	      // the last loss of any of them; before the boot it wraps
 	u64 overflow_bytes;   // where slow start overflows the bottleneck's buffer; 0: not known
 	u64 bdp_bytes;	      // what the empty path holds; 0: not known
 	u32 loss_us;	      // smoothed interval between their losses; 0: not known

@@ -61,9 +61,11 @@ struct aim {
 INLINE u64 by_losses(const struct network *network, const struct transfer *transfer)
 {
 	u64 interval = network->loss_us, rtt_us = transfer->rtt_us ? transfer->rtt_us : network->rtt_us;
-	if (!interval || !rtt_us || transfer->now_ns < network->lost_ns)
+	// The loss may lie before this host was booted.
+	s64 gone_ns = transfer->now_ns - network->lost_ns;
+	if (!interval || !rtt_us || gone_ns < 0)
 		return 0;
-	u64 gone = (transfer->now_ns - network->lost_ns) / 1000;
+	u64 gone = (u64)gone_ns / 1000;
 	if (gone > interval)
 		return 0;
 	return least(network->oldest_loss_us * (interval - gone) / (interval * rtt_us), MOST_SEGMENTS);

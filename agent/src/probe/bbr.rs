@@ -4,6 +4,7 @@
 use std::fmt;
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use super::btf::{Member, Types};
 use super::{BTF, congestion_controls, read};
@@ -102,6 +103,8 @@ pub(crate) fn bbr_is_module() -> bool {
 
 /// Looks at this host.
 pub(crate) fn bbr() -> Result<Prototype, Lack> {
+    // Types do not change while a kernel runs, and the look through them takes its time.
+    static JUDGED: OnceLock<Result<Prototype, Lack>> = OnceLock::new();
     congestion_controls().map_err(Lack::CongestionControls)?;
     let available = read("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     if !available.split(' ').any(|name| name == "bbr") {
@@ -111,8 +114,8 @@ pub(crate) fn bbr() -> Result<Prototype, Lack> {
     if module.is_some() && !Capabilities::own().is_some_and(Capabilities::may_see_modules) {
         return Err(Lack::Module);
     }
-    let types = fs::read(BTF).ok().and_then(|kernel| Types::read(kernel, module)).ok_or(Lack::Types)?;
-    judge(&types)
+    let types = || fs::read(BTF).ok().and_then(|kernel| Types::read(kernel, module)).ok_or(Lack::Types);
+    JUDGED.get_or_init(|| judge(&types()?)).clone()
 }
 
 /// Compares the kernel's types with what is used.

@@ -67,6 +67,11 @@ impl Moment {
         let (later, earlier) = (at.0.saturating_sub(self.agent.0), self.agent.0.saturating_sub(at.0));
         self.programs_ns.saturating_add(later).saturating_sub(earlier)
     }
+
+    /// The same of a moment that may lie before this host was booted: below zero it wraps, as the programs take it.
+    const fn in_programs_wrapping(self, at: Timestamp) -> u64 {
+        self.programs_ns.wrapping_add(at.0.wrapping_sub(self.agent.0))
+    }
 }
 
 /// Whether a lifetime that is written need not be written again.
@@ -148,7 +153,12 @@ impl Networks {
             What::Start(_, inputs) => {
                 let Some(own) = place.or_else(|| self.give_place(network, changes)) else { return };
                 place = Some(own);
-                layout::network(&inputs, expires_ns, self.start.in_programs(inputs.losses.map_or(now, |l| l.last)), own)
+                layout::network(
+                    &inputs,
+                    expires_ns,
+                    self.start.in_programs_wrapping(inputs.losses.map_or(now, |l| l.last)),
+                    own,
+                )
             }
             What::Alone(refusal) => layout::left_alone(refusal, expires_ns),
         };
