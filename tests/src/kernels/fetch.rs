@@ -101,7 +101,7 @@ fn fetch(scratch: &Path, suite: &str) -> Result<()> {
     let dependencies = |package: &str| -> Result<Vec<String>> {
         let printed = apt("apt-cache", &["depends", "--no-recommends", "--no-suggests", package])?;
         let names = printed.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
-        // The kernel's own packages alone: since 7.0 modules and kernel are two more.
+        // The kernel's own packages alone: in sid image and modules are in two more.
         let own = names.filter(|name| name.starts_with("linux-") && name.ends_with("-cloud-amd64"));
         Ok(own.map(str::to_owned).collect())
     };

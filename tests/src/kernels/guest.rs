@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use super::fetch::Kernel;
 
-/// Linux with kmalloc_nolock(), from which storage of sockets comes since 7.0: without cmpxchg16b it finds memory in caches under debugging alone.
+/// Linux with `kmalloc_nolock`, from which 7.2 takes storage of sockets: without cmpxchg16b it finds memory in caches under debugging alone.
 const SINCE_NOLOCK: (u32, u32) = (6, 18);
 /// Exit code of timeout(1) where it had to end the program.
 const TIMED_OUT: i32 = 124;

@@ -38,8 +38,10 @@ enum Finding {
     /// An agent under one variant.
     Agent {
         variant: String,
-        /// Seconds until it had subscribed to the gateway, or the agent's own sentence.
+        /// Seconds until it had subscribed to the gateway and what is in force then, or the agent's own sentence.
         up: Outcome,
+        /// What this kernel does not take, in the agent's sentences.
+        lacks: Vec<String>,
     },
     /// Transfers of one kind of host, before the agent ran and with it.
     Transfers {

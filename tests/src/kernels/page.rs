@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use spand_agent::config::Variant;
 
+use super::stage::HOSTS;
 use super::{Finding, Outcome, Times};
 
 /// The trial of one kernel.
@@ -32,10 +33,12 @@ impl fmt::Display for Finding {
         match self {
             Self::Kernel { release } => write!(f, "Linux {release}"),
             Self::Gateway { backend, reads, sandbox } => write!(f, "gateway, {backend}: {reads}; sandbox{sandbox}"),
-            Self::Agent { variant, up: Outcome::Good(seconds) } => write!(f, "agent, {variant}: up after {seconds} s"),
-            Self::Agent { variant, up } => write!(f, "agent, {variant}: {up}"),
+            Self::Agent { variant, up, lacks } => {
+                let lacks: Vec<String> = lacks.iter().map(|lack| format!("; {lack}")).collect();
+                write!(f, "agent, {variant}: {up}{}", lacks.concat())
+            }
             Self::Transfers { host, family, plain, advised, events, first_flight, .. } => {
-                write!(f, "{host}, IPv{family}: {}; {events}; {first_flight}", change(plain, advised))
+                write!(f, "{host}, IPv{family}: {} ms; {events}; {first_flight}", change(plain, advised))
             }
             Self::Left { after, left } if left.is_empty() => write!(f, "nothing is left after {after}"),
             Self::Left { after, left } => write!(f, "LEFT after {after}: {}", left.join(", ")),
@@ -56,7 +59,7 @@ impl Finding {
             Self::Kernel { .. } => false,
             Self::Gateway { reads, .. } => matches!(reads, Outcome::Bad(_)),
             // Only the default must work on every kernel, and whatever has worked before.
-            Self::Agent { variant, up } => {
+            Self::Agent { variant, up, .. } => {
                 let must = variant.contains(',') || variant == Variant::default().name();
                 matches!(up, Outcome::Bad(_)) && must && !may_refuse
             }
@@ -103,7 +106,7 @@ impl Tried {
 
     fn agent(&self, wanted: &str) -> String {
         let up = self.findings.iter().find_map(|one| match one {
-            Finding::Agent { variant, up } if variant == wanted => Some(up),
+            Finding::Agent { variant, up, .. } if variant == wanted => Some(up),
             _ => None,
         });
         match up {
@@ -118,11 +121,21 @@ impl Tried {
 fn change(plain: &Times, advised: &Times) -> String {
     let mean = |times: &[u64]| times.iter().sum::<u64>() as f64 / times.len().max(1) as f64 / 1e3;
     let pair = |plain: &[u64], advised: &[u64]| format!("{:.1} → {:.1}", mean(plain), mean(advised));
-    let mut words = format!("1 MB {}", pair(&plain.long_us, &advised.long_us));
-    if !advised.short_us.is_empty() {
-        write!(words, ", 100 KB {}", pair(&plain.short_us, &advised.short_us)).ok();
+    let [long, short] = [pair(&plain.long_us, &advised.long_us), pair(&plain.short_us, &advised.short_us)];
+    if advised.short_us.is_empty() { long } else { format!("{long}, {short}") }
+}
+
+fn cell(finding: &Finding, wanted: &str, by: u8) -> Option<String> {
+    match finding {
+        Finding::Transfers { host, family, plain, advised, started, seeded, first_flight, .. }
+            if host == wanted && *family == by =>
+        {
+            let rate = if *seeded > 0 { format!(", {seeded} with rate") } else { String::new() };
+            let of = advised.count() + 1;
+            Some(format!("{}; {started} of {of}{rate}; {first_flight}", change(plain, advised)))
+        }
+        _ => None,
     }
-    words + " ms"
 }
 
 /// The page of results.
@@ -131,7 +144,7 @@ pub(super) fn page(all: &[Tried], repeated: Option<&Tried>) -> String {
     for tried in all {
         let variants = ["auto", "stay", "hand_over", "sockops"].map(|variant| tried.agent(variant));
         let again = tried.findings.iter().find_map(|one| match one {
-            Finding::Agent { variant, up } if variant.ends_with("after SIGKILL") => Some(up.to_string()),
+            Finding::Agent { variant, up, .. } if variant.ends_with("after SIGKILL") => Some(up.to_string()),
             _ => None,
         });
         let gateways: Vec<String> = tried.findings.iter().filter_map(gateway).collect();
@@ -150,20 +163,26 @@ pub(super) fn page(all: &[Tried], repeated: Option<&Tried>) -> String {
     }
     text += TRANSFERS;
     for tried in all {
-        for one in &tried.findings {
-            if let Finding::Transfers { host, family, plain, advised, started, seeded, first_flight, .. } = one {
-                let of = advised.count() + 1;
-                let (release, change) = (tried.release(), change(plain, advised));
-                let start = format!("{change} | {started} of {of} | {seeded} | {first_flight}");
-                writeln!(text, "| {release} | {host}, IPv{family} | {start} |").ok();
+        for wanted in [4, 6] {
+            write!(text, "| {}, IPv{wanted} |", tried.release()).ok();
+            for host in HOSTS {
+                let cell = tried.findings.iter().find_map(|one| cell(one, host.name, wanted));
+                write!(text, " {} |", cell.unwrap_or_else(|| "–".to_owned())).ok();
             }
+            text.push('\n');
         }
     }
-    text += "\n## What did not work, and how each gateway is confined\n\n";
+    text += "\n## What a kernel does not take, what did not work, and how each gateway is confined\n\n";
     for tried in all {
-        let refused = |one: &Finding| matches!(one, Finding::Agent { up: Outcome::Bad(_), .. }) && !one.is_fault(false);
-        let refusals = tried.findings.iter().filter(|one| refused(one)).map(ToString::to_string);
-        for sentence in tried.faults(false).into_iter().chain(refusals) {
+        let refused = |one: &&Finding| match one {
+            Finding::Agent { variant, up: Outcome::Good(_), lacks } => {
+                *variant == Variant::default().name() && !lacks.is_empty()
+            }
+            Finding::Agent { .. } => !one.is_fault(false),
+            _ => false,
+        };
+        let refusals = tried.findings.iter().filter(refused).map(ToString::to_string);
+        for sentence in tried.faults(true).into_iter().chain(refusals) {
             writeln!(text, "- {}: {sentence}", tried.release()).ok();
         }
         if let Some(confined) = tried.findings.iter().find(|one| matches!(one, Finding::Gateway { .. })) {
@@ -192,17 +211,18 @@ const HEAD: &str = "# The product on Debian's kernels
 Made by `make kernels`: each kernel in a guest of qemu without KVM, whose clock counts instructions. A path of 20 Mbit/s, 40 ms and 100
 packets (netem). Times are the guest's. The emulated processor has no cmpxchg16b: from 6.18 on, kernels have the slab allocator's debugging on.
 
-Seconds from the agent's start by each `bpf.variant` to its subscription, and after a SIGKILL; how often something was left in the kernel
-(programs, maps, links, pins, congestion controls); what the gateway reads with by `capture.backend`. `no`: refused, the agent's sentence is below.
+Seconds from the agent's start by each `bpf.variant` to its subscription and what is in force then, and after a SIGKILL; how often something was left in the kernel
+(programs, maps, links, pins, congestion controls); what the gateway reads with by `capture.backend`. `no`: refused.
 
 | kernel | auto | stay | hand_over | sockops | again | left | gateway |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 ";
 
 const TRANSFERS: &str = "
-Mean times from the SYN to the last byte, of ten and six transfers before the agent ran and as many with it; connections that the agent
-counted as started, and of these those on BBR with rate and estimate; congestion control, window and threshold in segments that `ss` shows in a first flight.
+Mean times in ms from the SYN to the last byte of 1 MB (ten transfers) and 100 KB (six), before the agent ran and with it; connections that
+the agent counted as started, and how many of these on BBR with rate and estimate; congestion control, window and threshold in segments that
+`ss` shows in a first flight.
 
-| kernel | sender | before → with the agent | started | with rate | first flight |
-| --- | --- | --- | --- | --- | --- |
+| kernel | CUBIC | Reno | BBR | BBR, fq |
+| --- | --- | --- | --- | --- |
 ";
