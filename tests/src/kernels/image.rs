@@ -35,7 +35,7 @@ const MODULES: [&str; 17] = [
     "tcp_diag",
 ];
 /// Programs of this machine that every guest has. Debian's busybox has a shell that prefers its own `ip` to that of the path: dash does not.
-const TOOLS: [&str; 5] = ["/bin/busybox", "/bin/dash", "/sbin/ip", "/sbin/tc", "/bin/ss"];
+const TOOLS: [&str; 6] = ["/bin/busybox", "/bin/dash", "/sbin/ip", "/sbin/tc", "/bin/ss", "/usr/bin/setpriv"];
 /// Where a guest finds programs.
 pub(super) const PROGRAMS: &str = "usr/bin";
 

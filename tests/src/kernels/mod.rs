@@ -43,6 +43,8 @@ enum Finding {
         /// What this kernel does not take, in the agent's sentences.
         lacks: Vec<String>,
     },
+    /// What an agent printed from which something was taken.
+    Refusal { without: String, sentence: Outcome },
     /// Transfers of one kind of host, before the agent ran and with it.
     Transfers {
         /// Congestion control and qdisc.

@@ -40,6 +40,7 @@ impl fmt::Display for Finding {
             Self::Transfers { host, family, plain, advised, events, first_flight, .. } => {
                 write!(f, "{host}, IPv{family}: {} ms; {events}; {first_flight}", change(plain, advised))
             }
+            Self::Refusal { without, sentence } => write!(f, "agent, {without}: {sentence}"),
             Self::Left { after, left } if left.is_empty() => write!(f, "nothing is left after {after}"),
             Self::Left { after, left } => write!(f, "LEFT after {after}: {}", left.join(", ")),
             Self::Repeated { times_us } => {
@@ -67,6 +68,7 @@ impl Finding {
             Self::Transfers { advised, started, .. } => {
                 *started != advised.count() + 1 && !(may_refuse && *started == 0)
             }
+            Self::Refusal { sentence, .. } => matches!(sentence, Outcome::Bad(_)) && !may_refuse,
             Self::Left { left, .. } => !left.is_empty(),
             Self::Repeated { times_us } => {
                 times_us.iter().max().zip(times_us.iter().min()).is_none_or(|(most, least)| most - least > 1_000)
@@ -211,7 +213,7 @@ const HEAD: &str = "# The product on Debian's kernels
 Made by `make kernels`: each kernel in a guest of qemu without KVM, whose clock counts instructions. A path of 20 Mbit/s, 40 ms and 100
 packets (netem). Times are the guest's. The emulated processor has no cmpxchg16b: from 6.18 on, kernels have the slab allocator's debugging on.
 
-Seconds from the agent's start by each `bpf.variant` to its subscription and what is in force then, and after a SIGKILL; how often something was left in the kernel
+Seconds from the agent's start by each `bpf.variant` to its subscription, with what is in force and the thousands of instructions that the verifier walked, and after a SIGKILL; how often something was left in the kernel
 (programs, maps, links, pins, congestion controls); what the gateway reads with by `capture.backend`. `no`: refused.
 
 | kernel | auto | stay | hand_over | sockops | again | left | gateway |

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -51,7 +53,10 @@ pub(super) fn run(extent: Extent) -> Result<()> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned();
     say(&mut findings, &Finding::Kernel { release })?;
     let before = in_kernel()?;
-    let mut trial = Trial { stage: Stage::build()?, extent, folder: tempfile::tempdir()?, findings, before };
+    let folder = tempfile::tempdir()?;
+    // The agent's user has its own folder inside.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+    let mut trial = Trial { stage: Stage::build()?, extent, folder, findings, before };
     if extent == Extent::Repeat {
         // The machine has just started: what it still does, and programs that are not in memory yet, would be part of the first times.
         thread::sleep(Duration::from_secs(10));
@@ -61,6 +66,7 @@ pub(super) fn run(extent: Extent) -> Result<()> {
     }
     if extent == Extent::Full {
         trial.gateways()?;
+        trial.refusals()?;
     }
     let setup = GatewaySetup { management: Ipv4Addr::LOCALHOST, ..GatewaySetup::default() };
     let program = program(None, "spand-gateway")?;
@@ -76,6 +82,24 @@ fn say(to: &mut File, finding: &Finding) -> Result<()> {
 impl Trial {
     fn say(&mut self, finding: &Finding) -> Result<()> {
         say(&mut self.findings, finding)
+    }
+
+    /// The sentence of an agent from which something was taken.
+    fn refusals(&mut self) -> Result<()> {
+        let config = self.folder.path().join("refused.toml");
+        fs::write(&config, "apply = \"bpf\"\nstate_dir = \"refused\"\n\n[bpf]\nfallback = \"exit\"\n")?;
+        for (without, how, wanted) in REFUSALS {
+            let script = format!("{how} --config {} run 2>&1", config.display());
+            // One that runs all the same is ended.
+            let mut command = Command::new("timeout");
+            command.args(["20", "unshare", "--mount", "--propagation", "private", "sh", "-c", &script]);
+            let printed = String::from_utf8(command.output()?.stdout)?;
+            let sentence = printed.lines().find(|line| line.contains(wanted));
+            let last = || printed.lines().last().unwrap_or_default().to_owned();
+            let sentence = sentence.map_or_else(|| Outcome::Bad(last()), |line| Outcome::Good(line.to_owned()));
+            self.say(&Finding::Refusal { without: without.to_owned(), sentence })?;
+        }
+        Ok(())
     }
 
     /// A gateway by each backend, and what it reads with.
@@ -133,7 +157,10 @@ impl Trial {
             control_fraction: 0.0,
             number: 0,
             gateways: vec![Ipv4Addr::LOCALHOST],
-            more: format!("[bpf]\nvariant = \"{variant}\"\ncontrol_fraction = 0.0\n"),
+            // As the packaged unit runs it: this user, with the capabilities that the agent keeps for its apply method.
+            more: format!(
+                "[bpf]\nvariant = \"{variant}\"\ncontrol_fraction = 0.0\n\n[process]\nuser = \"spand-agent\"\n"
+            ),
         };
         let begin = Instant::now();
         let program = program(None, "spand-agent")?;
@@ -143,7 +170,13 @@ impl Trial {
                 let (seconds, status) = (begin.elapsed().as_secs_f64(), agent.status()?);
                 let in_force = status.variant.as_deref().unwrap_or(status.method.name());
                 let lacks = status.lacks.into_iter().map(|lack| lack.sentence()).collect();
-                (Outcome::Good(format!("{seconds:.1} ({in_force})")), lacks)
+                let verified: u64 = ProgInfoIter::default().map(|program| u64::from(program.verified_insns)).sum();
+                let up = if holds_sys_admin(status.pid)? {
+                    Outcome::Bad("the agent still has CAP_SYS_ADMIN".to_owned())
+                } else {
+                    Outcome::Good(format!("{seconds:.1} ({in_force}, {} k)", verified.div_ceil(1_000)))
+                };
+                (up, lacks)
             }
             Err(error) => (Outcome::Bad(last_line(&error)), Vec::new()),
         };
@@ -250,6 +283,31 @@ impl Trial {
         self.say(&Finding::Left { after: after.to_owned(), left })
     }
 }
+
+/// Whether a process may do what only the loading of programs takes (capabilities(7)).
+fn holds_sys_admin(process: u32) -> Result<bool> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let set = status.lines().find_map(|line| line.strip_prefix("CapPrm:")).context("no capabilities in /proc")?;
+    Ok(u64::from_str_radix(set.trim(), 16)? >> 21 & 1 == 1)
+}
+
+/// What takes something from an agent before it runs, and what its sentence must name.
+const REFUSALS: [(&str, &str, &str); 5] = [
+    (
+        "no capabilities",
+        "exec /usr/bin/setpriv --bounding-set=-all,+net_admin --inh-caps=-all spand-agent",
+        "lacks CAP_BPF and CAP_PERFMON",
+    ),
+    ("a user namespace", "exec unshare -U -r spand-agent", "user namespace"),
+    ("no type information", "mount -t tmpfs none /sys/kernel/btf && exec spand-agent", "CONFIG_DEBUG_INFO_BTF"),
+    ("no cgroups", "umount /sys/fs/cgroup && exec spand-agent", "no cgroups are mounted"),
+    (
+        "version 1 cgroups alone",
+        "umount /sys/fs/cgroup && mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/cpu && \
+         mount -t cgroup -o cpu none /sys/fs/cgroup/cpu && exec spand-agent",
+        "only version 1 cgroups",
+    ),
+];
 
 /// Programs, maps and links in the kernel, what is pinned, and the congestion controls.
 fn in_kernel() -> Result<BTreeSet<String>> {
