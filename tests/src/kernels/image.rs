@@ -14,8 +14,8 @@ use super::output;
 
 /// The first process.
 const INIT: &str = include_str!("init");
-/// Modules that a lab needs where the kernel does not have them built in; what each depends on comes before it.
-const MODULES: [&str; 17] = [
+/// Modules that a lab, or the disk for what it leaves, needs where the kernel does not have them built in; what each depends on comes before it.
+const MODULES: [&str; 19] = [
     "ipv6",
     "af_packet",
     "veth",
@@ -33,11 +33,15 @@ const MODULES: [&str; 17] = [
     "tcp_dctcp",
     "inet_diag",
     "tcp_diag",
+    "virtio_pci",
+    "virtio_blk",
 ];
 /// Programs of this machine that every guest has. Debian's busybox has a shell that prefers its own `ip` to that of the path: dash does not.
 const TOOLS: [&str; 5] = ["/bin/busybox", "/bin/dash", "/sbin/ip", "/sbin/tc", "/bin/ss"];
 /// Where a guest finds programs.
 pub const PROGRAMS: &str = "usr/bin";
+/// What the program that makes the guest is called there, whatever its name is here.
+pub const OWN: &str = "own";
 
 /// An archive.
 #[derive(Clone, Debug, Default)]
@@ -133,14 +137,14 @@ pub fn common(programs: &[&Path]) -> Result<Vec<u8>> {
     }
     archive.link("bin/sh", "dash");
     let own = std::env::current_exe().context("cannot find this program")?;
-    archive.program(&own, &format!("{PROGRAMS}/kernels"), &mut libraries)?;
+    archive.program(&own, &format!("{PROGRAMS}/{OWN}"), &mut libraries)?;
     for program in programs {
         let name = program.file_name().and_then(|name| name.to_str()).context("a program has a name")?;
         archive.program(program, &format!("{PROGRAMS}/{name}"), &mut libraries)?;
     }
     for name in ["spand-gateway", "spand-agent"] {
         if !programs.iter().any(|program| program.ends_with(name)) {
-            archive.link(&format!("{PROGRAMS}/{name}"), "kernels");
+            archive.link(&format!("{PROGRAMS}/{name}"), OWN);
         }
     }
     Ok(archive.finish())
