@@ -211,6 +211,6 @@ mod tests {
         let text = String::from_utf8(bytes).unwrap();
         // Two folders once, a file, a link and the trailer.
         assert_eq!(text.matches("070701").count(), 5);
-        assert!(text.contains("a/b/c\0") && text.contains("three\0\0\0070701"));
+        assert!(text.contains("a/b/c\0") && text.contains("three\0\0\x00070701"));
     }
 }
