@@ -130,7 +130,7 @@ fn at_moment(
     let Some(row) = flow.at(at_ns) else { return };
     let (Some(cwnd), Some(mss)) = (row.cwnd.map(f64::from), row.mss.map(f64::from)) else { return };
     let segments = |view: Option<View>| view.and_then(|view| view.window).map(|bytes| bytes / mss);
-    let bulk = matches!(cell.level("work"), "bulk" | "receiver");
+    let bulk = matches!(cell.level("work"), "bulk" | "receiver") || cell.transfers().is_some();
     let periodic = if bulk { "window_bulk" } else { "window_app" };
     let quiet = matches!(row.ca_state, Some(CongestionState::Open | CongestionState::Disorder));
     let kind = if last_byte { "window_last_byte" } else { periodic };
