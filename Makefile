@@ -180,6 +180,7 @@ cluster: packages ## Several gateways that share over real NATS servers: rates, 
 
 .PHONY: cases
 cases: packages ## Record the small truth cases that are missing or named, and write their figures: ARGS="NAME" or ARGS="--write"
+	@./scripts/packages $(KERNEL_PACKAGES)
 	$(CARGO) build --release -p spand-tests --bin cases
 	./target/release/cases $(ARGS)
 

@@ -20,7 +20,7 @@ use crate::lab::path::{Burst, Cross, DelayChange, Episodes, Hop, Impairments, Mt
 use crate::lab::tap::Tap;
 use crate::lab::topology::{Access, MIRROR_DEVICE, NetworkPlan, Topology};
 use crate::lab::traffic::{Client, Conduct, Plan, Server, Step, WRITE_BYTES};
-use crate::lab::truth::{Poller, Record, Row, SegmentTruth, Trace};
+use crate::lab::truth::{Poller, Record, Row, SegmentTruth, Trace, entered, has_states};
 
 /// `TCP_INFO` gives the kernel's accounts and a socket's end; windows come from every segment.
 const POLL: Duration = Duration::from_millis(10);
@@ -62,7 +62,7 @@ pub fn run(cell: &Cell, capture: &Path) -> Result<Recording> {
 
     let record = Record::default();
     let poller = Arc::new(Poller::start_every(POLL, record.clone())?);
-    let states = Trace::start_states(record.clone(), lab.port)?;
+    let states = if has_states()? { Some(Trace::start_states(record.clone(), lab.port)?) } else { None };
     let segments = SegmentTruth::start(record.clone(), lab.port)?;
     let tap = Tap::start(&lab.gateway, MIRROR_DEVICE, capture)?;
     let conduct = Conduct {
@@ -94,7 +94,8 @@ pub fn run(cell: &Cell, capture: &Path) -> Result<Recording> {
     drop(server);
     // It holds the poller as well.
     drop(conduct);
-    let trace_lost = states.finish()?;
+    let traced = states.is_some();
+    let trace_lost = states.map_or(Ok(0), Trace::finish)?;
     let segments_lost = segments.finish()?;
     drop(poller);
     let tap = tap.finish()?;
@@ -107,6 +108,11 @@ pub fn run(cell: &Cell, capture: &Path) -> Result<Recording> {
         ..Health::default()
     };
     health.add_paths(&lab.emulator);
+    if !traced {
+        for entered in entered(&record.rows()) {
+            record.add(entered);
+        }
+    }
     Ok(Recording { rows: record.rows(), health, network })
 }
 
@@ -229,7 +235,13 @@ impl Work {
             _ => {}
         }
         let pause = |dice: &mut StdRng| Duration::from_millis(dice.random_range(0..300));
-        let connections = (0..if again { 400 } else { 1 }).map(|_| (plan.clone(), pause(&mut dice))).collect();
+        let connections = match cell.transfers() {
+            Some(sizes) => {
+                let plan = |bytes| Plan { steps: vec![Step::Send(bytes)], ..plan.clone() };
+                sizes.into_iter().map(|bytes| (plan(bytes), pause(&mut dice))).collect()
+            }
+            None => (0..if again { 400 } else { 1 }).map(|_| (plan.clone(), pause(&mut dice))).collect(),
+        };
         // A third of what the flow's share of path and queue would let it have.
         let receiver = numbers.capacity() / f64::from(numbers.flows) / 3.0 * f64::from(mss);
         let receive_buffer =

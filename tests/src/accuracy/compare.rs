@@ -130,7 +130,7 @@ fn at_moment(
     let Some(row) = flow.at(at_ns) else { return };
     let (Some(cwnd), Some(mss)) = (row.cwnd.map(f64::from), row.mss.map(f64::from)) else { return };
     let segments = |view: Option<View>| view.and_then(|view| view.window).map(|bytes| bytes / mss);
-    let bulk = matches!(cell.level("work"), "bulk" | "receiver");
+    let bulk = matches!(cell.level("work"), "bulk" | "receiver") || cell.transfers().is_some();
     let periodic = if bulk { "window_bulk" } else { "window_app" };
     let quiet = matches!(row.ca_state, Some(CongestionState::Open | CongestionState::Disorder));
     let kind = if last_byte { "window_last_byte" } else { periodic };
@@ -190,6 +190,27 @@ fn at_moment(
     }
 }
 
+/// The place of the partner of each of the kernel's samples among the engine's, both given by time and kind. The closest find each other
+/// first: where the engine lacks the first of several losses in a row, each would otherwise get the partner of the next.
+fn partners(kernel: &[(u64, Reason)], engine: &[(u64, Reason)]) -> Vec<Option<usize>> {
+    let mut pairs = Vec::new();
+    for (place, (time_ns, reason)) in kernel.iter().enumerate() {
+        let apart_ns = if *reason == Reason::Loss { LOSS_APART_NS } else { END_APART_NS };
+        let same = engine.iter().enumerate().filter(|(_, (_, seen))| seen == reason);
+        let near = same.map(|(at, (seen_ns, _))| (seen_ns.abs_diff(*time_ns), place, at));
+        pairs.extend(near.filter(|(distance_ns, ..)| *distance_ns <= apart_ns));
+    }
+    pairs.sort_unstable();
+    let mut partners = vec![None; kernel.len()];
+    for (_, place, at) in pairs {
+        let is_taken = partners.contains(&Some(at));
+        if let Some(partner @ None) = partners.get_mut(place).filter(|_| !is_taken) {
+            *partner = Some(at);
+        }
+    }
+    partners
+}
+
 /// Joins the window samples by flow, kind and time. Gives the kernel's value for each of the engine's that count: its
 /// partner's, or where it has none the window just before.
 fn windows(
@@ -203,21 +224,16 @@ fn windows(
     let mut same_instants = Vec::new();
     for (flow, report) in &seen.reports {
         let Some(details) = &report.details else { continue };
-        let mut open: Vec<&WindowSample> = details.samples.iter().collect();
-        for sample in kernel.iter().filter(|sample| sample.flow == *flow) {
-            let apart_ns = if sample.reason == Reason::Loss { LOSS_APART_NS } else { END_APART_NS };
-            let partner = open
-                .iter()
-                .enumerate()
-                .filter(|(_, seen)| class(seen.reason) == sample.reason)
-                .map(|(at, seen)| (seen.at.0.abs_diff(sample.time_ns), at))
-                .min()
-                .filter(|(distance_ns, _)| *distance_ns <= apart_ns);
+        let of_kernel: Vec<&KernelSample> = kernel.iter().filter(|sample| sample.flow == *flow).collect();
+        let mut open: Vec<Option<&WindowSample>> = details.samples.iter().map(Some).collect();
+        let kernels: Vec<_> = of_kernel.iter().map(|sample| (sample.time_ns, sample.reason)).collect();
+        let engines: Vec<_> = details.samples.iter().map(|sample| (sample.at.0, class(sample.reason))).collect();
+        let partners = partners(&kernels, &engines);
+        for (sample, partner) in of_kernel.into_iter().zip(partners) {
             let found = result.samples.entry(name(sample.reason).to_owned()).or_default();
             found.truth += 1;
-            let Some((_, at)) = partner else { continue };
+            let Some(engine) = partner.and_then(|at| open.get_mut(at)?.take()) else { continue };
             found.joined += 1;
-            let engine = open.swap_remove(at);
             same_instants.extend((sample.reason != Reason::LowerBound).then_some(sample.segments));
             // BBR's window is no share: its samples are held against the share below.
             if !cell.is("cc", "bbr") {
@@ -235,7 +251,7 @@ fn windows(
             }
         }
         let truth = truth.get(flow);
-        for sample in open.iter().filter(|sample| !sample.reason.is_lower_bound()) {
+        for sample in open.into_iter().flatten().filter(|sample| !sample.reason.is_lower_bound()) {
             let window = truth.and_then(|truth| truth.window_before(sample.at.0)).map(f64::from);
             // The rule takes one segment off at a loss (`docs/definitions.md`, "Samples").
             let off = if sample.reason.is_loss() { 1.0 } else { 0.0 };
@@ -417,5 +433,18 @@ pub(super) fn events(result: &mut CellResult, truth: &BTreeMap<FlowId, FlowTruth
             result.events.entry(name.to_owned()).or_default().seen += 1;
             result.rows.push(row(name.to_owned(), at_ns));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_that_is_missing_moves_no_other_partner() {
+        let kernel = [0, 100, 200].map(|ms| (ms * 1_000_000, Reason::Loss));
+        let engine = [(101_000_000, Reason::Loss), (1_000_000, Reason::End), (201_000_000, Reason::Loss)];
+        assert_eq!(partners(&kernel, &engine), [None, Some(0), Some(2)]);
+        assert_eq!(partners(&[(0, Reason::Loss)], &[(301_000_000, Reason::Loss)]), [None]);
     }
 }

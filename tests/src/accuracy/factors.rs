@@ -109,10 +109,21 @@ impl Cell {
         unusual.map(|factor| format!("{} {}", factor.name, self.level(factor.name))).collect()
     }
 
+    /// Bytes of its transfers, where its work lists them.
+    pub fn transfers(&self) -> Option<Vec<u64>> {
+        transfers(self.level("work"))
+    }
+
     /// What its levels mean.
     pub fn numbers(&self) -> Numbers {
         Numbers::of(|factor| self.level(factor))
     }
+}
+
+/// Bytes of the transfers that a level of `work` lists, as in `5000kb,100kb`: each has a connection of its own, one after the other.
+pub fn transfers(work: &str) -> Option<Vec<u64>> {
+    let listed = Some(work).filter(|work| work.contains(','))?.split(',');
+    listed.map(|size| size.strip_suffix("kb")?.parse::<u64>().ok()?.checked_mul(1_000)).collect()
 }
 
 /// What levels mean in numbers.
@@ -149,9 +160,10 @@ impl Numbers {
         let flows = level("flows").parse::<u8>().unwrap_or(1);
         let rate = rate_mbit * 125_000.0;
         let bdp = rate * rtt_ms / 1e3 / PACKET_BYTES;
-        let queue = match level("buffer").trim_end_matches("bdp").parse::<f64>() {
-            Ok(products) => (bdp * products).ceil().max(2.0),
-            Err(_) => 10.0,
+        let buffer = level("buffer");
+        let queue = match buffer.strip_suffix("pkt") {
+            Some(packets) => packets.parse().unwrap_or(10.0),
+            None => (bdp * buffer.trim_end_matches("bdp").parse().unwrap_or(1.0)).ceil().max(2.0),
         };
         let grows = if level("change") == "rtt" { RTT_GROWS } else { 1.0 };
         let lasting = |grown: f64| {

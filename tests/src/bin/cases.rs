@@ -4,21 +4,34 @@
 //! what the case is for, is thrown away and made again.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use spand_tests::accuracy::cell;
+use spand_tests::accuracy::cell::{self, Recording};
 use spand_tests::accuracy::compare::compare;
+use spand_tests::accuracy::factors::Cell;
 use spand_tests::accuracy::result::Worst;
 use spand_tests::cases::judge::{Verdict, facts, judge};
 use spand_tests::cases::keep::{self, Recorded};
 use spand_tests::cases::list::{Case, List};
 use spand_tests::cases::page;
-use spand_tests::ending::{arguments, exit_code};
+use spand_tests::ending::{arguments, exit_code, progress};
+use spand_tests::kernels::fetch::{self, kernel};
+use spand_tests::kernels::guest::{self, Console, boot};
+use spand_tests::kernels::image;
+use spand_tests::lab::truth::{Record, read_csv};
 
 /// Tries before a case counts as failed.
 const TRIES: usize = 4;
+/// What a guest gets of this machine's time.
+const GUEST_LIMIT: Duration = Duration::from_secs(900);
+/// What a recording leaves, in this machine or in a guest.
+const CAPTURE: &str = "capture.pcap";
+const ROWS: &str = "rows.csv";
+const ABOUT: &str = "about.json";
 
 #[derive(Debug, Parser)]
 #[command(about = "Records the small truth cases (needs root), and writes down how far the engine is off in each")]
@@ -28,6 +41,9 @@ struct Arguments {
     /// Record nothing, only replay and write the figures and the page
     #[arg(long)]
     write: bool,
+    /// In a guest: record this cell
+    #[arg(long, hide = true)]
+    cell: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -36,6 +52,9 @@ fn main() -> ExitCode {
 
 fn work() -> Result<ExitCode> {
     let arguments: Arguments = arguments();
+    if let Some(cell) = &arguments.cell {
+        return record_as_guest(&serde_json::from_str(cell)?);
+    }
     let list = List::read()?;
     let mut recorded = keep::read_recorded()?;
     let mut failed = 0;
@@ -86,8 +105,12 @@ fn record(list: &List, case: &Case) -> Result<Option<Recorded>> {
     let cell = list.cell(case);
     for _ in 0..TRIES {
         let folder = tempfile::tempdir()?;
-        let capture = folder.path().join("capture.pcap");
-        let recording = cell::run(&cell, &capture).with_context(|| format!("recording {}", case.name))?;
+        let capture = folder.path().join(CAPTURE);
+        let (recording, kernel) = match &case.kernel {
+            None => cell::run(&cell, &capture).map(|recording| (recording, None)),
+            Some(suite) => record_in_guest(suite, &cell, folder.path()),
+        }
+        .with_context(|| format!("recording {}", case.name))?;
         let result = compare(&cell, &recording, &capture)?;
         let facts = facts(&recording.rows, &result);
         let lacking = case.needs.iter().find(|(fact, least)| facts.get(*fact).copied().unwrap_or(0) < **least);
@@ -98,11 +121,42 @@ fn record(list: &List, case: &Case) -> Result<Option<Recorded>> {
         } else {
             println!("{}: {} packets, {}", case.name, recording.health.captured, words(&facts));
             keep::keep(&case.name, &capture, &recording)?;
-            return Ok(Some(Recorded { network: recording.network, health: recording.health }));
+            return Ok(Some(Recorded { kernel, network: recording.network, health: recording.health }));
         }
     }
     println!("{}: failed after {TRIES} tries", case.name);
     Ok(None)
+}
+
+/// Records a cell on the kernel of a release of Debian; `out` has the capture afterwards. Returns the kernel's own name as well.
+fn record_in_guest(suite: &str, cell: &Cell, out: &Path) -> Result<(Recording, Option<String>)> {
+    let folder = fetch::folder();
+    if !folder.join(suite).exists() {
+        println!("fetching the kernel of Debian's {suite} to {}", folder.display());
+    }
+    let kernel = kernel(&folder, suite)?;
+    progress(&format!("recording in a guest with the kernel of {suite}, {}", kernel.release()));
+    let command = [image::OWN, "--cell", &serde_json::to_string(cell)?].map(str::to_owned);
+    let parts = [image::common(&[])?, image::modules(&kernel)?, image::run(&command, &[])?];
+    let console = folder.join(format!("{suite}.console"));
+    let parts = parts.each_ref().map(Vec::as_slice);
+    let status = boot(&kernel, &parts, GUEST_LIMIT, Console::File(&console), Some(out), |_| {})?;
+    ensure!(status == 0, "it ended with {status} in the guest; the console is in {}", console.display());
+    let rows = read_csv(&out.join(ROWS))?;
+    let Recorded { network, health, .. } = serde_json::from_str(&std::fs::read_to_string(out.join(ABOUT))?)?;
+    Ok((Recording { rows, health, network }, Some(kernel.release().to_owned())))
+}
+
+/// The guest's part of it.
+fn record_as_guest(cell: &Cell) -> Result<ExitCode> {
+    let out = Path::new(guest::OUT);
+    let recording = cell::run(cell, &out.join(CAPTURE))?;
+    let about = Recorded { kernel: None, network: recording.network, health: recording.health };
+    std::fs::write(out.join(ABOUT), serde_json::to_string(&about)?)?;
+    let record = Record::default();
+    recording.rows.into_iter().for_each(|row| record.add(row));
+    record.write_csv(&out.join(ROWS))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn say(case: &Case, verdict: &Verdict) {

@@ -23,8 +23,11 @@ const HEADERS_MOST: u32 = 14 + 40 + 60;
 const ACCOUNT: &str = "# ";
 
 /// What the lab says of the recording of one case.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Recorded {
+    /// The guest's kernel, as `uname -r` prints it; none where it was this machine's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
     /// Network of the clients.
     pub network: IpNet,
     /// How the lab did.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-use crate::accuracy::factors::{ALL, Cell, Factor};
+use crate::accuracy::factors::{ALL, Cell, Factor, transfers};
 
 /// Factors whose levels are numbers: a case may choose its own.
 const NUMBERS: [&str; 5] = ["rate", "rtt", "buffer", "flows", "tap"];
@@ -39,6 +39,8 @@ pub struct Case {
     pub shows: String,
     /// Levels in which it differs from the usual ones.
     pub differs: BTreeMap<String, String>,
+    /// The release of Debian whose kernel it is recorded on, in a guest; none: this machine's own.
+    pub kernel: Option<String>,
     /// What the kernel's account must hold for the case to show what it says: at least this many of each
     /// ([`super::judge::facts`]).
     #[serde(default)]
@@ -106,5 +108,6 @@ fn is_known(factor: &str, level: &str) -> bool {
     }
     let Some(factor) = ALL.iter().find(|known| known.name == factor) else { return false };
     let is_number = NUMBERS.contains(&factor.name) && level.starts_with(|first: char| first.is_ascii_digit());
-    is_number || factor.levels.iter().any(|(known, _)| *known == level)
+    let is_list = factor.name == "work" && transfers(level).is_some();
+    is_number || is_list || factor.levels.iter().any(|(known, _)| *known == level)
 }

@@ -58,6 +58,9 @@ fn section(page: &mut String, case: &Case, recorded: &Recorded, verdict: &Verdic
     writeln!(page, "\n## {}\n\n{}\n", case.name, case.shows)?;
     writeln!(page, "- Differs: {}", differs.join(", "))?;
     writeln!(page, "- The kernel's account: {}", facts.join(", "))?;
+    if let Some(release) = &recorded.kernel {
+        writeln!(page, "- Kernel: {release} of Debian's {}, in a guest", case.kernel.as_deref().unwrap_or("?"))?;
+    }
     writeln!(
         page,
         "- Recorded: {} packets, the path late by {:.0} µs on average and {:.1} ms at most, {} of {} over 1 ms",

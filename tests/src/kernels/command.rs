@@ -69,6 +69,9 @@ enum Command {
         /// Files to take along, under their own paths
         #[arg(long)]
         file: Vec<PathBuf>,
+        /// Folder of this machine for what the program leaves in /out
+        #[arg(long)]
+        out: Option<PathBuf>,
         /// Seconds of this machine that the guest gets
         #[arg(long, default_value_t = 600)]
         limit_s: u64,
@@ -84,7 +87,7 @@ enum Command {
 /// Does it. Fails with 1 where something was found that should not be.
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.command {
-        Command::Run { kernel: suite, with, file, limit_s, mut program } => {
+        Command::Run { kernel: suite, with, file, out, limit_s, mut program } => {
             let kernel = kernel(&folder(), &suite)?;
             let mut programs: Vec<&Path> = with.iter().map(PathBuf::as_path).collect();
             let own = program.first().filter(|name| name.contains('/')).map(PathBuf::from);
@@ -95,7 +98,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             let files: Vec<&Path> = file.iter().map(PathBuf::as_path).collect();
             let parts = [image::common(&programs)?, image::modules(&kernel)?, image::run(&program, &files)?];
             let parts = parts.each_ref().map(Vec::as_slice);
-            let status = boot(&kernel, &parts, Duration::from_secs(limit_s), Console::Here, |line| {
+            let status = boot(&kernel, &parts, Duration::from_secs(limit_s), Console::Here, out.as_deref(), |line| {
                 if line.starts_with('{') {
                     println!("{line}");
                 }
@@ -197,12 +200,12 @@ fn try_all(suites: &[String], extent: Extent, common: &[u8]) -> Result<(Vec<Trie
 }
 
 fn try_one(kernel: &Kernel, extent: Extent, common: &[u8], lines: &Sender<String>) -> Result<Tried> {
-    let command = ["kernels", "trial", extent.into()].map(str::to_owned);
+    let command = [image::OWN, "trial", extent.into()].map(str::to_owned);
     let (modules, own) = (image::modules(kernel)?, image::run(&command, &[])?);
     let limit = Duration::from_secs(if extent == Extent::Full { 1_800 } else { 240 });
     let console = folder().join(format!("{}.console", kernel.suite));
     let mut tried = Tried { suite: kernel.suite.clone(), ..Tried::default() };
-    let status = boot(kernel, &[common, &modules, &own], limit, Console::File(&console), |line| {
+    let status = boot(kernel, &[common, &modules, &own], limit, Console::File(&console), None, |line| {
         // The first process writes there, too.
         if let Ok(finding) = serde_json::from_str::<Finding>(line) {
             _ = lines.send(format!("{}: {finding}", kernel.suite));

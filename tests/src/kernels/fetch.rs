@@ -9,41 +9,46 @@ use anyhow::{Context, Result, bail};
 use super::output;
 
 /// Debian's releases whose kernels are tried.
-pub(super) const SUITES: [&str; 4] = ["bullseye", "bookworm", "trixie", "sid"];
+pub const SUITES: [&str; 4] = ["bullseye", "bookworm", "trixie", "sid"];
 /// Where kernels are kept, in place of `target/kernels`.
-pub(super) const FOLDER_ENV: &str = "SPAND_KERNELS";
+pub const FOLDER_ENV: &str = "SPAND_KERNELS";
 /// Depends on the newest cloud kernel of each release.
 const NEWEST: &str = "linux-image-cloud-amd64";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// A kernel that is there.
 #[derive(Clone, Debug)]
-pub(super) struct Kernel {
+pub struct Kernel {
     /// Debian's release.
-    pub(super) suite: String,
+    pub suite: String,
     /// The compressed kernel.
-    pub(super) image: PathBuf,
+    pub image: PathBuf,
     /// The folder of its modules, with `modules.dep`.
-    pub(super) modules: PathBuf,
+    pub modules: PathBuf,
 }
 
 impl Kernel {
+    /// As `uname -r` prints it.
+    pub fn release(&self) -> &str {
+        self.modules.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
     /// Linux's version, its first two numbers.
     pub(super) fn version(&self) -> (u32, u32) {
-        let release = self.modules.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or_default());
+        let mut numbers =
+            self.release().split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or_default());
         (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default())
     }
 }
 
 /// Where kernels are kept.
-pub(super) fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     let target = || std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     std::env::var_os(FOLDER_ENV).map_or_else(|| target().join("kernels"), PathBuf::from)
 }
 
 /// The kernel of a release: the one that was fetched before, or the newest of the mirror.
-pub(super) fn kernel(folder: &Path, suite: &str) -> Result<Kernel> {
+pub fn kernel(folder: &Path, suite: &str) -> Result<Kernel> {
     let tree = folder.join(suite);
     if !tree.exists() {
         let scratch = folder.join(format!("{suite}.partial"));

@@ -14,8 +14,8 @@ use super::output;
 
 /// The first process.
 const INIT: &str = include_str!("init");
-/// Modules that a lab needs where the kernel does not have them built in; what each depends on comes before it.
-const MODULES: [&str; 17] = [
+/// Modules that a lab, or the disk for what it leaves, needs where the kernel does not have them built in; what each depends on comes before it.
+const MODULES: [&str; 19] = [
     "ipv6",
     "af_packet",
     "veth",
@@ -33,11 +33,15 @@ const MODULES: [&str; 17] = [
     "tcp_dctcp",
     "inet_diag",
     "tcp_diag",
+    "virtio_pci",
+    "virtio_blk",
 ];
 /// Programs of this machine that every guest has. Debian's busybox has a shell that prefers its own `ip` to that of the path: dash does not.
 const TOOLS: [&str; 6] = ["/bin/busybox", "/bin/dash", "/sbin/ip", "/sbin/tc", "/bin/ss", "/usr/bin/setpriv"];
 /// Where a guest finds programs.
-pub(super) const PROGRAMS: &str = "usr/bin";
+pub const PROGRAMS: &str = "usr/bin";
+/// What the program that makes the guest is called there, whatever its name is here.
+pub const OWN: &str = "own";
 
 /// An archive.
 #[derive(Clone, Debug, Default)]
@@ -121,7 +125,7 @@ impl Archive {
 
 /// The part that guests of all kernels share: the first process, this machine's tools, this program under the names of the product's, and
 /// `programs`.
-pub(super) fn common(programs: &[&Path]) -> Result<Vec<u8>> {
+pub fn common(programs: &[&Path]) -> Result<Vec<u8>> {
     let (mut archive, mut libraries) = (Archive::default(), BTreeSet::new());
     archive.file("init", 0o755, INIT.as_bytes());
     let users = "root:x:0:0:root:/:/bin/sh\nspand-agent:x:990:990::/:/bin/sh\nspand-gateway:x:991:991::/:/bin/sh\n";
@@ -133,21 +137,21 @@ pub(super) fn common(programs: &[&Path]) -> Result<Vec<u8>> {
     }
     archive.link("bin/sh", "dash");
     let own = std::env::current_exe().context("cannot find this program")?;
-    archive.program(&own, &format!("{PROGRAMS}/kernels"), &mut libraries)?;
+    archive.program(&own, &format!("{PROGRAMS}/{OWN}"), &mut libraries)?;
     for program in programs {
         let name = program.file_name().and_then(|name| name.to_str()).context("a program has a name")?;
         archive.program(program, &format!("{PROGRAMS}/{name}"), &mut libraries)?;
     }
     for name in ["spand-gateway", "spand-agent"] {
         if !programs.iter().any(|program| program.ends_with(name)) {
-            archive.link(&format!("{PROGRAMS}/{name}"), "kernels");
+            archive.link(&format!("{PROGRAMS}/{name}"), OWN);
         }
     }
     Ok(archive.finish())
 }
 
 /// The modules of a kernel, and the order to load them in.
-pub(super) fn modules(kernel: &Kernel) -> Result<Vec<u8>> {
+pub fn modules(kernel: &Kernel) -> Result<Vec<u8>> {
     let (mut archive, mut order) = (Archive::default(), Vec::new());
     let dependencies = fs::read_to_string(kernel.modules.join("modules.dep"))?;
     for name in MODULES {
@@ -180,7 +184,7 @@ fn unpacked(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// What one run adds: the command, its environment, and further files under their own paths.
-pub(super) fn run(command: &[String], files: &[&Path]) -> Result<Vec<u8>> {
+pub fn run(command: &[String], files: &[&Path]) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
     let words: Vec<String> = command.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
     archive.file("guest/command", 0o755, format!("exec {}\n", words.join(" ")).as_bytes());
@@ -207,6 +211,6 @@ mod tests {
         let text = String::from_utf8(bytes).unwrap();
         // Two folders once, a file, a link and the trailer.
         assert_eq!(text.matches("070701").count(), 5);
-        assert!(text.contains("a/b/c\0") && text.contains("three\0\0\0070701"));
+        assert!(text.contains("a/b/c\0") && text.contains("three\0\0\x00070701"));
     }
 }

@@ -4,9 +4,9 @@
 //! fraction of a millisecond however busy the machine is. qemu 7.2 emulates cmpxchg16b wrongly, hence `-cx16`.
 
 mod command;
-mod fetch;
-mod guest;
-mod image;
+pub mod fetch;
+pub mod guest;
+pub mod image;
 mod page;
 mod stage;
 mod trial;

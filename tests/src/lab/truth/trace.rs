@@ -3,6 +3,7 @@
 //! tracefs, where it is not mounted, is mounted in a mount namespace of the reading thread only; the instance is removed at the end, and those of
 //! dead runs at the next start.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -84,6 +85,28 @@ impl Drop for Trace {
             drop(thread.join());
         }
     }
+}
+
+/// Whether this kernel has the tracepoint of [`Trace::start_states`]; 5.10 has not.
+pub fn has_states() -> Result<bool> {
+    let symbols = fs::read_to_string("/proc/kallsyms").context("cannot read /proc/kallsyms")?;
+    Ok(symbols.lines().any(|line| line.ends_with(" trace_event_raw_event_tcp_cong_state_set")))
+}
+
+/// The congestion states entered, as far as `rows` of segments (by time) show them, in place of [`Trace::start_states`]: a second timeout in
+/// a row is not to be seen in them.
+pub fn entered(rows: &[Row]) -> Vec<Row> {
+    let mut last: BTreeMap<FlowId, &Row> = BTreeMap::new();
+    let mut entered = Vec::new();
+    for row in rows.iter().filter(|row| matches!(row.source, Source::SegmentIn | Source::SegmentOut)) {
+        let before = last.insert(row.flow(), row);
+        if let Some(before) = before.filter(|before| before.ca_state != row.ca_state) {
+            // What goes out shows the state at once; what comes in shows what the segment before led to.
+            let time_ns = if row.source == Source::SegmentOut { row.time_ns } else { before.time_ns + 1_000 };
+            entered.push(Row { ca_state: row.ca_state, ..Row::new(time_ns, Source::CongestionState, row.flow()) });
+        }
+    }
+    entered
 }
 
 /// A directory under `instances/`, removed when this is dropped. Lives on one thread: its mount is that thread's.
@@ -284,6 +307,22 @@ mod tests {
         let row = parse(line, 0).unwrap();
         assert_eq!(row.ca_state, Some(CongestionState::Recovery));
         assert_eq!(row.flow().local, "[2001:db8:ffff::2]:8080".parse().unwrap());
+    }
+
+    #[test]
+    fn states_are_entered_where_segments_first_show_them() {
+        use CongestionState::{Disorder, Open, Recovery};
+        let flow = FlowId { local: "192.0.2.2:80".parse().unwrap(), remote: "198.51.100.11:5".parse().unwrap() };
+        let row = |ms: u64, source, state| Row { ca_state: Some(state), ..Row::new(ms * 1_000_000, source, flow) };
+        let rows = [
+            row(1, Source::SegmentIn, Open),
+            row(2, Source::SegmentIn, Disorder),
+            row(3, Source::Info, Recovery),
+            row(4, Source::SegmentOut, Recovery),
+            row(9, Source::SegmentIn, Recovery),
+        ];
+        let entered: Vec<_> = entered(&rows).iter().map(|row| (row.time_ns / 1_000, row.ca_state)).collect();
+        assert_eq!(entered, [(1_001, Some(Disorder)), (4_000, Some(Recovery))]);
     }
 
     #[test]
