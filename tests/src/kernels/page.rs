@@ -211,10 +211,13 @@ fn gateway(finding: &Finding) -> Option<String> {
 const HEAD: &str = "# The product on Debian's kernels
 
 Made by `make kernels`: each kernel in a guest of qemu without KVM, whose clock counts instructions. A path of 20 Mbit/s, 40 ms and 100
-packets (netem). Times are the guest's. The emulated processor has no cmpxchg16b: from 6.18 on, kernels have the slab allocator's debugging on.
+packets (netem). Times are the guest's. The emulated processor has no cmpxchg16b: kernels from 6.18 on run with the slab allocator's
+debugging.
 
-Seconds from the agent's start by each `bpf.variant` to its subscription, with what is in force and the thousands of instructions that the verifier walked, and after a SIGKILL; how often something was left in the kernel
-(programs, maps, links, pins, congestion controls); what the gateway reads with by `capture.backend`. `no`: refused.
+Seconds from the agent's start by each `bpf.variant` to its subscription, with what is in force then and the thousands of
+instructions that the verifier walked for it; the same after a SIGKILL (again); how
+often something was left in the kernel (programs, maps, links, pins, congestion controls); what the gateway reads with by each
+`capture.backend`. `no`: refused.
 
 | kernel | auto | stay | hand_over | sockops | again | left | gateway |
 | --- | --- | --- | --- | --- | --- | --- | --- |
