@@ -142,7 +142,8 @@ fn cell(finding: &Finding, wanted: &str, by: u8) -> Option<String> {
 
 /// The page of results.
 pub(super) fn page(all: &[Tried], repeated: Option<&Tried>) -> String {
-    let mut text = HEAD.to_owned();
+    let build = if cfg!(debug_assertions) { "a development build, slower than a release" } else { "a release" };
+    let mut text = HEAD.replace("BUILD", build);
     for tried in all {
         let variants = ["auto", "stay", "hand_over", "sockops"].map(|variant| tried.agent(variant));
         let again = tried.findings.iter().find_map(|one| match one {
@@ -212,7 +213,7 @@ const HEAD: &str = "# The product on Debian's kernels
 
 Made by `make kernels`: each kernel in a guest of qemu without KVM, whose clock counts instructions. A path of 20 Mbit/s, 40 ms and 100
 packets (netem). Times are the guest's. The emulated processor has no cmpxchg16b: kernels from 6.18 on run with the slab allocator's
-debugging.
+debugging. The programs are those of BUILD.
 
 Seconds from the agent's start by each `bpf.variant` to its subscription, with what is in force then and the thousands of
 instructions that the verifier walked for it; the same after a SIGKILL (again); how
