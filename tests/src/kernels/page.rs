@@ -215,10 +215,9 @@ Made by `make kernels`: each kernel in a guest of qemu without KVM, whose clock 
 packets (netem). Times are the guest's. The emulated processor has no cmpxchg16b: kernels from 6.18 on run with the slab allocator's
 debugging. The programs are those of BUILD.
 
-Seconds from the agent's start by each `bpf.variant` to its subscription, with what is in force then and the thousands of
-instructions that the verifier walked for it; the same after a SIGKILL (again); how
-often something was left in the kernel (programs, maps, links, pins, congestion controls); what the gateway reads with by each
-`capture.backend`. `no`: refused.
+Seconds from the agent's start by each `bpf.variant` to its subscription, as the packaged user, with what is in force then and the thousands
+of instructions that the verifier walked for it; the same after a SIGKILL (again); how often something was left in the kernel (programs, maps,
+links, pins, congestion controls); what the gateway reads with by each `capture.backend`. `no`: refused.
 
 | kernel | auto | stay | hand_over | sockops | again | left | gateway |
 | --- | --- | --- | --- | --- | --- | --- | --- |
