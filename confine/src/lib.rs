@@ -89,9 +89,10 @@ impl Confined {
         }
     }
 
-    /// Drops one that only the beginning needed, in the calling thread and in those that it starts from now on.
+    /// Drops a capability that only the beginning needed, in the calling thread and in those that it starts from now on. A process that stays
+    /// root, and is not confined, keeps it.
     pub fn keep_no_more(&mut self, capability: Capability) {
-        if self.has(Part::Capabilities)
+        if (self.has(Part::Capabilities) || self.has(Part::User))
             && let Err(why) = capabilities::give_up(capability)
         {
             self.dropped[Part::Capabilities as usize] = false;

@@ -147,12 +147,13 @@ async fn serve(config: &Config, confined: Confined, file: &Path, scraped: Option
 }
 
 fn started(config: &Config, own: &mut Own) -> Result<BpfApplier, NotStarted> {
-    let loaded = BpfApplier::load(config)?;
-    // It was for the types of modules, and is gone before a packet meets a program. In its place where the others are not known.
+    let loaded = BpfApplier::load(config);
+    // It was for the types of modules, and goes before a packet meets a program, and where none was loaded. Where the other two are not
+    // known, it stands for them.
     if Capabilities::own().is_some_and(Capabilities::may_load_without_sys_admin) {
         own.confined.keep_no_more(Capability::CAP_SYS_ADMIN);
     }
-    loaded.attach(config, &config.policy(), own.clock)
+    loaded?.attach(config, &config.policy(), own.clock)
 }
 
 async fn run_with_routes(config: &Config, own: Own) -> Result<(), Failure> {
