@@ -66,7 +66,7 @@ pub(crate) fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     registry.register("confined", "1 if the sandbox dropped this part", confined);
     let lacking = Family::<Labels, Gauge>::default();
     for part in Part::VARIANTS {
-        let is_lacking = status.lacks.iter().any(|lack| lack.part == *part);
+        let is_lacking = status.lacking.iter().any(|lack| lack.part == *part);
         lacking.get_or_create(&vec![("part", part.name().to_owned())]).set(i64::from(is_lacking));
     }
     registry.register("lacking", "1 for a part of apply = bpf that this machine does not take", lacking);
@@ -288,7 +288,7 @@ mod tests {
             "accepted": direction(true, 273), "opened": direction(false, 0) });
         let status: Status = serde_json::from_value(serde_json::json!({
             "version": "0.1.0", "pid": 1, "uptime_s": 9, "paused": true, "paused_until": "2027-01-15T08:00:00Z", "transfers_paused": 4, "reloads": {"succeeded": 2, "failed": 1, "last": {"at": "2027-01-15T08:00:00Z", "error": "x", "took_effect": [], "needs_restart": []}}, "mode": "careful", "method": "bpf", "host_name": "a", "addresses": [], "sandbox": {"files": true},
-            "lacks": [{"part": "bbr", "reason": "x"}],
+            "lacking": [{"part": "bbr", "reason": "x"}],
             "gateway": {"url": "", "connected": true, "since_s": 1, "connections": 1, "gaps": 0, "unreadable": 0, "gateway_changes": 2,
                 "gateways": [{"url": "https://a:7400", "group": 1, "rank": 1, "in_use": false, "up_s": null, "last_error": "x", "next_attempt_at": null},
                     {"url": "https://b:7400", "group": 1, "rank": 2, "in_use": true, "up_s": null, "last_error": null, "next_attempt_at": null}],

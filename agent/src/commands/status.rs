@@ -52,7 +52,7 @@ fn for_people(status: &Status, no_advice: Option<String>) -> String {
         format!("sandbox: {}", sandbox(&status.sandbox)),
         format!("gateway {}: {connected} for {} s as {}", gateway.url, gateway.since_s, status.host_name),
     ];
-    for lack in &status.lacks {
+    for lack in &status.lacking {
         lines.insert(2, format!("lacking {}: {}", lack.part, lack.sentence()));
     }
     if !gateway.connected {

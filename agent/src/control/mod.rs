@@ -130,9 +130,9 @@ pub struct Status {
     /// `bpf.variant` as it is in force; absent with another method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
-    /// What this machine does not take of `apply = "bpf"`.
-    #[serde(default)]
-    pub lacks: Vec<Lack>,
+    /// What this machine does not take of `apply = "bpf"`; absent where that is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacking: Vec<Lack>,
     /// The name it gives the gateway.
     pub host_name: String,
     /// The addresses it subscribed for.

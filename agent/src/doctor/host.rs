@@ -25,9 +25,9 @@ pub(super) fn programs(config: &Config, agent: Option<&Status>) -> Vec<Check> {
     if config.apply != ApplyMethod::Bpf {
         return vec![Check::ok(NAME, format!("apply = \"{}\" loads none", config.apply))];
     }
-    let running = agent.filter(|status| status.method == ApplyMethod::Bpf || !status.lacks.is_empty());
+    let running = agent.filter(|status| status.method == ApplyMethod::Bpf || !status.lacking.is_empty());
     let (variant, lacks, how) = if let Some(status) = running {
-        (status.variant.clone(), status.lacks.clone(), "the agent has them in the kernel")
+        (status.variant.clone(), status.lacking.clone(), "the agent has them in the kernel")
     } else if !Capabilities::own().is_some_and(Capabilities::may_load) {
         return vec![Check::unknown(NAME, "this process may not load programs", "run this as root")];
     } else {

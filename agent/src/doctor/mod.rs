@@ -69,7 +69,7 @@ fn running(config: &Config, status: Option<&Status>) -> Check {
     };
     let found = format!("process {} runs with mode {}, apply {}", status.pid, status.mode, status.method);
     // What it lacks of the configured method has a check of its own.
-    if status.mode != config.mode || (status.method != config.apply && status.lacks.is_empty()) {
+    if status.mode != config.mode || (status.method != config.apply && status.lacking.is_empty()) {
         let to_do = "restart it, if that is what the configuration should be";
         return Check::warn("agent", format!("{found}, but the configuration is different"), to_do);
     }

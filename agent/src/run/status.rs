@@ -30,7 +30,7 @@ impl<A: Applier> Agent<A> {
             mode: self.config.mode,
             method: self.applier.method(),
             variant: self.variant().map(|variant| variant.name().to_owned()),
-            lacks: self.taken.lacks.clone(),
+            lacking: self.taken.lacks.clone(),
             host_name: self.host_name.to_string(),
             addresses: self.addresses.borrow().clone(),
             gateway: self.gateway.shown(self.dialer.status(), &standings, now, clock::wall_ns()),

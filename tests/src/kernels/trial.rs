@@ -169,7 +169,7 @@ impl Trial {
             Ok(()) => {
                 let (seconds, status) = (begin.elapsed().as_secs_f64(), agent.status()?);
                 let in_force = status.variant.as_deref().unwrap_or(status.method.name());
-                let lacks = status.lacks.into_iter().map(|lack| lack.sentence()).collect();
+                let lacks = status.lacking.into_iter().map(|lack| lack.sentence()).collect();
                 let verified: u64 = ProgInfoIter::default().map(|program| u64::from(program.verified_insns)).sum();
                 let up = if holds_sys_admin(status.pid)? {
                     Outcome::Bad("the agent still has CAP_SYS_ADMIN".to_owned())

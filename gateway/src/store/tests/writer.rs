@@ -1,5 +1,6 @@
 //! What the writer makes of a store that is slow, full or refuses.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -129,9 +130,9 @@ fn a_store_that_failed_for_good_is_distinguished_from_one_that_is_retried() {
     assert_eq!((measures.waiting(), measures.dropped.get()), (0, 2));
 }
 
-/// A store that refuses a few times, and says what of the experiment it was given in the end.
+/// A store that refuses for as long as it is asked to, and keeps what of the experiment it was given in the end.
 struct Hesitant {
-    failures: u32,
+    refuses: Arc<AtomicBool>,
     saved: Arc<parking_lot::Mutex<Vec<ExperimentChange>>>,
 }
 
@@ -141,8 +142,7 @@ impl EstimateStore for Hesitant {
     }
 
     fn save_experiment(&mut self, change: &ExperimentChange) -> Result<bool, StoreError> {
-        if self.failures > 0 {
-            self.failures -= 1;
+        if self.refuses.load(Ordering::Relaxed) {
             return Err(StoreError::Database { action: "save the experiment", why: "no space left".to_owned() });
         }
         self.saved.lock().push(change.clone());
@@ -156,8 +156,8 @@ impl EstimateStore for Hesitant {
 
 #[test]
 fn an_experiment_that_could_not_be_saved_is_saved_later_with_what_changed_since() {
-    let saved = Arc::default();
-    let store = Hesitant { failures: 2, saved: Arc::clone(&saved) };
+    let (saved, refuses) = (Arc::default(), Arc::new(AtomicBool::new(true)));
+    let store = Hesitant { refuses: Arc::clone(&refuses), saved: Arc::clone(&saved) };
     let writer = StoreWriter::start(store, Duration::from_millis(1)).unwrap();
     let measures = writer.measures().clone();
     let [first, second, third] = hosts();
@@ -167,7 +167,12 @@ fn an_experiment_that_could_not_be_saved_is_saved_later_with_what_changed_since(
     while measures.failures.get() < 1 {
         std::thread::yield_now();
     }
+    // It goes on to refuse: a success in between would clear the error.
+    while writer.last_error().is_none() {
+        std::thread::yield_now();
+    }
     assert!(matches!(writer.last_error(), Some(StoreError::Database { .. })), "/readyz shows it");
+    refuses.store(false, Ordering::Relaxed);
     writer.submit_experiment(change(20, [(first.clone(), Some(host(2))), (third.clone(), None)]));
     while writer.experiment_waits() {
         std::thread::yield_now();
