@@ -51,7 +51,7 @@ impl Capabilities {
         (!lacking.is_empty()).then(|| lacking.join(" and "))
     }
 
-    /// Whether it may see the types of modules, and with them their functions: `CAP_SYS_ADMIN`.
+    /// Whether it has `CAP_SYS_ADMIN`, without which the kernel shows no types and no functions of modules.
     pub(crate) const fn may_see_modules(self) -> bool {
         self.has(SYS_ADMIN)
     }

@@ -52,9 +52,9 @@ enum Command {
     Pause(Pause),
     /// Start connections on advice again
     Resume(Running),
-    /// Show what this host supports; loads the kernel programs where it may, and removes them
+    /// Show what this host supports. As root, it also loads the kernel programs and removes them
     Probe(Format),
-    /// Check this host and its path to the gateway for common faults, and print what to do; without an agent it loads the kernel programs where it may, and removes them
+    /// Check this host and its path to the gateway for common faults, and print what to do. If no agent runs, it also loads the kernel programs and removes them
     Doctor(Format),
     /// Remove the agent's routes when standard input ends or is silent; started by `run`
     #[command(hide = true)]

@@ -50,7 +50,7 @@ INLINE int may_jump(const struct careful *careful, const struct careful_ack *ack
 __attribute__((noinline)) int careful_jump(struct careful *careful, const struct careful_ack *ack, u32 window, u32 saved_rtt_us,
 					   u32 cwnd)
 {
-	// Never so, but a function that is verified by itself must ask.
+	// No caller passes a null pointer, but the verifier checks a global function without its callers.
 	if (!careful || !ack)
 		return 0;
 	if (careful->phase != CAREFUL_RECONNAISSANCE)

@@ -54,7 +54,7 @@ struct search {
 // The smallest value in `low ..= high` that the question holds for.
 PART u64 smallest(const struct search *s, u64 low, u64 high, enum question question)
 {
-	// Never so, but a function that is verified by itself must ask.
+	// No caller passes a null pointer, but the verifier checks a global function without its callers.
 	if (!s)
 		return 0;
 	for (int step = 0; step < MOST_STEPS && low < high; step++) {

@@ -86,7 +86,7 @@ INLINE u32 jump_of(const struct network *network, const struct transfer *transfe
 // The window and the threshold of a start at the share.
 PART int aim_at_share(const struct network *network, const struct transfer *transfer, const struct policy *policy, struct aim *aim)
 {
-	// Never so, but a function that is verified by itself must ask.
+	// No caller passes a null pointer, but the verifier checks a global function without its callers.
 	if (!network || !transfer || !policy || !aim)
 		return 0;
 	u64 mss = transfer->mss, share = rounded(network->share_half_bytes, mss);

@@ -41,6 +41,13 @@ pub(super) fn programs(config: &Config, agent: Option<&Status>) -> Vec<Check> {
             }
         }
     };
+    if variant.is_none() && lacks.is_empty() {
+        return vec![Check::unknown(
+            NAME,
+            "the agent that runs does not show its variant",
+            "restart it: it is of an older release",
+        )];
+    }
     let taken = variant.map(|variant| Check::ok(NAME, format!("{how}: variant {variant}")));
     taken.into_iter().chain(lacks.iter().map(lacking)).collect()
 }

@@ -1,4 +1,5 @@
-//! What the kernel has for the programs, by its own types. Releases show nothing: distributions give old ones what newer ones have.
+//! Kernel features that the programs need, by the kernel's own types (BTF). It loads nothing, and it compares no release: distributions backport
+//! features to older ones.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -66,5 +67,46 @@ impl Features {
             return None;
         }
         Some("this kernel registers congestion controls by no link that ends with the agent (upstream since Linux 6.4)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::btf::tests::Made;
+    use super::*;
+
+    /// A kernel with these functions, structures, and members of `struct tcp_congestion_ops`.
+    fn kernel(functions: &[&str], structures: &[&str], members: &[&str]) -> Features {
+        let mut made = Made::after(0);
+        let number = made.name("u32");
+        made.add(number, 1, 0, 4, &[32]); // 1
+        made.add(0, 13, 0, 0, &[]); // 2
+        for function in functions {
+            let name = made.name(function);
+            made.add(name, 12, 1, 2, &[]);
+        }
+        for structure in structures {
+            let name = made.name(structure);
+            made.add(name, 4, 0, 8, &[]);
+        }
+        let words: Vec<u32> = members.iter().flat_map(|member| [made.name(member), 1, 0]).collect();
+        let name = made.name("tcp_congestion_ops");
+        made.add(name, 4, u32::try_from(members.len()).unwrap(), 8, &words);
+        Features::of(&Types::read(made.done(), None).unwrap())
+    }
+
+    #[test]
+    fn types_decide_what_a_kernel_has() {
+        let none = kernel(&[], &[], &[]);
+        assert!(none.lacking_for_programs().is_some() && none.lacking_for_congestion_controls().is_some());
+        assert!(!none.cubic && !none.tx_start && !none.counts_locked_memory);
+        let newest = [&["bpf_get_netns_cookie_sock_ops", "cubictcp_cwnd_event_tx_start"], &CUBIC[..]].concat();
+        let links = ["bpf_struct_ops_link"];
+        let found = kernel(&newest, &links, &["cwnd_event_tx_start"]);
+        assert!(found.cubic && found.tx_start && found.lacking_for_programs().is_none());
+        assert!(found.lacking_for_congestion_controls().is_none());
+        // The same functions do not fit a kernel whose congestion controls get the start as an event.
+        assert!(!kernel(&newest, &links, &["cwnd_event"]).cubic);
+        assert!(kernel(&[], &["bpf_map_memory"], &[]).counts_locked_memory);
     }
 }

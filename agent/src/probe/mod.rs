@@ -35,14 +35,14 @@ pub(crate) struct Finding {
     pub(crate) note: Option<String>,
 }
 
-/// What became of loading the programs: the variant, or why there is none; and what the kernel does not take.
+/// The result of loading the programs: the variant, or why there is none, and what the kernel does not take.
 #[derive(Debug)]
 pub(crate) struct Tried {
     pub(crate) variant: Result<Variant, String>,
     pub(crate) lacks: Vec<Lack>,
 }
 
-/// Looks at everything. `tried`: what became of loading the programs, where that was tried.
+/// Collects all findings. `tried` is the result of loading the programs, if a caller loaded them.
 pub(crate) fn look(tried: Option<&Tried>) -> Vec<Finding> {
     let mut findings = vec![kernel(), capability(), bpf_capability(), ipv6()];
     findings.push(finding("route_initcwnd", yes(true), Some("Linux has the metric since 2.6.34 for both families")));
@@ -233,7 +233,7 @@ fn kernel_programs(tried: Option<&Tried>) -> Finding {
     finding(
         "kernel_programs",
         value,
-        Some("whether this kernel takes the programs of apply = \"bpf\": they are loaded and removed, as root"),
+        Some("the result of loading the programs of apply = \"bpf\" and removing them, as root"),
     )
 }
 

@@ -76,7 +76,7 @@ pub(super) fn needs(config: &Config, file: &Path) -> Plan {
     plan
 }
 
-/// What the guard of routes is started from, which is this program once more.
+/// The files that a start of the guard takes: this program, and the libraries that it loads.
 fn guard() -> Vec<PathBuf> {
     std::env::current_exe().into_iter().chain(paths(&LIBRARIES)).collect()
 }

@@ -190,8 +190,8 @@ fn at_moment(
     }
 }
 
-/// The place of the partner of each of the kernel's samples among the engine's, both given by time and kind. The closest find each other
-/// first: where the engine lacks the first of several losses in a row, each would otherwise get the partner of the next.
+/// For each of the kernel's samples, the index of the engine's sample of the same kind that belongs to it. The closest pairs are joined first.
+/// In order of time, every later loss would get the wrong partner where the engine lacks the first of several.
 fn partners(kernel: &[(u64, Reason)], engine: &[(u64, Reason)]) -> Vec<Option<usize>> {
     let mut pairs = Vec::new();
     for (place, (time_ns, reason)) in kernel.iter().enumerate() {

@@ -91,8 +91,8 @@ impl Names {
 }
 
 impl Programs {
-    /// Loads the first variant of `variant` that the kernel takes and registers its congestion controls. No socket is touched before
-    /// [`Self::attach`].
+    /// Loads the first candidate of `variant` that the kernel accepts, and registers its congestion controls. No socket is touched
+    /// before [`Self::attach`].
     pub(super) fn load(variant: Variant, bbr: Bbr, room: &Room) -> Result<Self, NotStarted> {
         refusal::listen();
         let (object, links, variant, mut lacks) = load_any(variant, room)?;

@@ -1,4 +1,5 @@
-//! Why the kernel took no programs: the process's rights, what the kernel has, or the verifier's verdict.
+//! Why the kernel refused the programs: capabilities, missing features, the verifier, or a security policy. It reads and does not decide what
+//! happens instead.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +31,7 @@ pub(super) fn listen() {
     })));
 }
 
-/// Before something is tried.
+/// Clears the warnings before the next load.
 pub(super) fn forget_warnings() {
     WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }

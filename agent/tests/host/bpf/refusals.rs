@@ -203,3 +203,27 @@ fn a_start_stays_inside_the_lease() {
         assert_eq!(host.counts("clipped_budget"), 1);
     });
 }
+
+#[test]
+fn without_programs_the_agent_goes_on_without_advice_or_by_routes_or_ends() {
+    in_namespace("bpf_fallback", || async {
+        let gateway = Gateway::start().await;
+        for (fallback, method) in [("none", Some("dry_run")), ("route", Some("route")), ("exit", None)] {
+            let mut agent = Agent::stopped();
+            agent.configure(&gateway, "apply = \"bpf\"", &format!("[bpf]\nfallback = \"{fallback}\""));
+            agent.run_with("+net_admin");
+            let Some(method) = method else {
+                assert_eq!(agent.ended(), Some(1));
+                continue;
+            };
+            eventually("it answers", || agent.output(&["status"]).status.success()).await;
+            let status = agent.json(&["status", "--json"]);
+            assert_eq!((&status["method"], &status["lacking"][0]["part"]), (&method.into(), &"programs".into()));
+            let reason = status["lacking"][0]["reason"].as_str().unwrap();
+            assert!(reason.starts_with("this process lacks CAP_BPF and CAP_PERFMON"), "{reason}");
+            let doctor = String::from_utf8(agent.output(&["doctor"]).stdout).unwrap();
+            assert!(doctor.lines().any(|line| line.starts_with("fail     kernel_programs")), "{doctor}");
+            assert_eq!(agent.stop(), Some(0));
+        }
+    });
+}

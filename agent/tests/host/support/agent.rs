@@ -54,8 +54,19 @@ impl Agent {
     }
 
     pub(crate) fn run(&mut self) {
+        self.run_by(Command::new(env!("CARGO_BIN_EXE_spand-agent")));
+    }
+
+    /// Starts it with these capabilities at most, as setpriv(1) of util-linux lists them.
+    pub(crate) fn run_with(&mut self, capabilities: &str) {
+        let mut command = Command::new("setpriv");
+        command.arg(format!("--bounding-set=-all,{capabilities}")).arg("--inh-caps=-all");
+        command.arg(env!("CARGO_BIN_EXE_spand-agent"));
+        self.run_by(command);
+    }
+
+    fn run_by(&mut self, mut command: Command) {
         std::fs::copy(self.config(), self.running()).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_spand-agent"));
         command.arg("--config").arg(self.running()).arg("run").stdin(Stdio::null());
         self.child = Some(command.spawn().unwrap());
     }
