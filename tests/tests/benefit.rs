@@ -11,9 +11,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use spand_tests::benefit::page;
 use spand_tests::benefit::plan::Campaign;
-use spand_tests::benefit::result::{self, Learning, RunResult};
+use spand_tests::benefit::result::{self, RunResult};
 use spand_tests::benefit::run::run;
 use spand_tests::benefit::stage::Programs;
+use spand_tests::lab::path::Carrier;
 use spand_tests::product::standing_in::{link_programs, stand_in_or};
 use spand_tests::product::{ApplyMethod, Mode, StartVariant};
 
@@ -49,7 +50,8 @@ fn test_way(way: ApplyMethod, programs: &Programs, folder: &Path) -> Result<()> 
         way,
         modes: vec![Mode::Careful],
         stated: true,
-        learning: Learning::Plain,
+        learning: None,
+        paths: Carrier::Emulator,
         starts: vec![StartVariant::Plain],
         first_seed: 1,
         seeds: 1,

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::factors::Cell;
-use crate::lab::path::Emulator;
+use crate::lab::path::{Counts, Emulator};
 
 /// Errors kept of one kind and cell; beyond, every second one goes, again and again.
 const VALUES_MOST: usize = 2_000;
@@ -58,12 +58,7 @@ impl Health {
         self.real_time = emulator.is_real_time();
         let mut late_us = self.late_mean_us * self.delivered as f64;
         for link in emulator.counters().iter().flat_map(|path| [&path.down, &path.up]) {
-            self.delivered += link.delivered.load(Relaxed);
-            self.queue_drops += link.tail_drops.load(Relaxed);
-            self.other_drops += [&link.random_drops, &link.outage_drops, &link.too_big_drops]
-                .map(|drops| drops.load(Relaxed))
-                .iter()
-                .sum::<u64>();
+            self.add_counts(link.counts());
             self.emulator_drops += link.emulator_drops.load(Relaxed);
             self.late_1ms += link.late_1ms.load(Relaxed);
             late_us += link.late_sum_ns.load(Relaxed) as f64 / 1e3;
@@ -71,6 +66,13 @@ impl Health {
         }
         self.late_mean_us = late_us / self.delivered.max(1) as f64;
         self.load = load();
+    }
+
+    /// Adds what a direction of a path carried.
+    pub fn add_counts(&mut self, counts: Counts) {
+        self.delivered += counts.delivered;
+        self.queue_drops += counts.queue_drops;
+        self.other_drops += counts.other_drops;
     }
 
     /// Why the cell means nothing and must run again; `None` where it is sound.

@@ -144,8 +144,15 @@ mod tests {
     #[test]
     fn open_arrivals_fill_their_part_of_the_bottleneck_and_are_the_same_for_every_arm() {
         let path = Way::new(10_000, 25, 40);
-        let site =
-            |arm| Site { case: String::new(), senders: Senders::All(arm), clients: 20, path, lane: 0, learners: 1 };
+        let site = |arm| Site {
+            case: String::new(),
+            senders: Senders::All(arm),
+            clients: 20,
+            path,
+            lane: 0,
+            learners: 1,
+            beside: None,
+        };
         let span = Duration::from_secs(3_000);
         let arrivals = |arm| open(&site(arm), 81, span, StdRng::seed_from_u64(7));
         let planned = arrivals(Arm::Product);

@@ -50,6 +50,8 @@ pub enum Rough {
     Policed(u32),
     /// Random loss towards the clients, in thousandths.
     Lossy(u32),
+    /// `fq_codel` in place of the queue, which kernel paths alone have.
+    FqCodel,
 }
 
 impl Way {
@@ -104,6 +106,7 @@ impl Way {
                 let burst_bytes = u64::from(packets) * self.mtu();
                 path.down.impairments.policer = Some(Policer { rate: BytesPerSecond(self.kbit * 125), burst_bytes });
             }
+            Some(Rough::FqCodel) => path.down.hop.queue = Queue::FqCodel,
             Some(Rough::Lossy(thousandths)) => path.down.impairments.loss = f64::from(thousandths) / 1e3,
         }
         path

@@ -3,6 +3,7 @@
 use super::result::{Learning, Run};
 use super::scenario::{Question, Scenario, Work};
 use super::scenarios;
+use crate::lab::path::Carrier;
 use crate::product::{ApplyMethod, Mode, StartVariant};
 
 /// Seconds that a run takes besides its transfers.
@@ -17,10 +18,12 @@ pub struct Campaign {
     pub modes: Vec<Mode>,
     /// Whether sizes are stated.
     pub stated: bool,
-    /// What the gateway learns from.
-    pub learning: Learning,
+    /// What the gateway learns from; `None`: advised traffic where advice might harm, and plain traffic elsewhere.
+    pub learning: Option<Learning>,
     /// What the product's starts are made of.
     pub starts: Vec<StartVariant>,
+    /// What carries the paths.
+    pub paths: Carrier,
     /// Seeds: from this one on ...
     pub first_seed: u64,
     /// Number of seeds.
@@ -52,6 +55,8 @@ impl Campaign {
                 if !wanted || (scenario.question == Question::FirstFlight && self.way == ApplyMethod::None) {
                     continue;
                 }
+                let is_harm = scenario.question == Question::Harm;
+                let learning = if is_harm { Learning::Advised } else { Learning::Plain };
                 for (mode, start) in
                     self.modes.iter().flat_map(|mode| self.starts.iter().map(move |start| (mode, start)))
                 {
@@ -60,8 +65,9 @@ impl Campaign {
                         way: self.way,
                         mode: *mode,
                         stated: self.stated,
-                        learning: self.learning,
+                        learning: self.learning.unwrap_or(learning),
                         start: *start,
+                        paths: self.paths,
                         seed,
                     };
                     runs.push(Planned { scenario: scenario.clone(), run });
@@ -96,13 +102,14 @@ impl Planned {
                     let longest = bytes.iter().max().copied().unwrap_or(0);
                     seconds(longest as f64) * f64::from(connections) / sites.len() as f64
                 }
-                Work::Rounds { .. } | Work::Crowd { .. } => 0.0,
+                Work::Rounds { .. } | Work::Crowd { .. } | Work::After { .. } => 0.0,
             };
             *lanes.entry(site.lane).or_default() += learning + timed;
         }
         let rounds = match *work {
             Work::Rounds { rounds, warm, every_ms, .. } => f64::from(rounds + warm) * every_ms as f64 / 1e3,
             Work::Crowd { warm_s, seconds, .. } => f64::from(warm_s + seconds),
+            Work::After { seconds, .. } => f64::from(seconds),
             _ => 0.0,
         };
         lanes.values().copied().fold(0.0, f64::max) + rounds + AROUND_S
@@ -118,7 +125,8 @@ mod tests {
             way: ApplyMethod::Bpf,
             modes: vec![Mode::Careful],
             stated: true,
-            learning: Learning::Plain,
+            learning: None,
+            paths: Carrier::Emulator,
             starts: starts.to_vec(),
             first_seed: 1,
             seeds: 2,

@@ -24,6 +24,7 @@ use super::stage::{Programs, Stage};
 use super::statistics::geometric_mean;
 use super::work::{Progress, pause};
 use crate::lab::namespace::Namespace;
+use crate::lab::path::Carrier;
 use crate::lab::traffic::{Client, Plan};
 use crate::product::{ApplyMethod, Mode, StartVariant, interrupt};
 
@@ -89,7 +90,7 @@ fn scenario(family: &'static str) -> Scenario {
     for (lane, (case, path, clients)) in (0..).zip(paths(family)) {
         for arm in [Arm::Product, Arm::Cubic] {
             let (case, senders) = (case.clone(), Senders::All(arm));
-            sites.push(Site { case, senders, clients, path, lane, learners: clients.div_ceil(2) });
+            sites.push(Site { case, senders, clients, path, lane, learners: clients.div_ceil(2), beside: None });
         }
     }
     Scenario {
@@ -175,6 +176,7 @@ pub fn run(
 ) -> Result<Vec<Timed>> {
     let scenario = scenario(family);
     let run = Run {
+        paths: Carrier::Emulator,
         scenario: scenario.name(),
         way: ApplyMethod::Bpf,
         mode: Mode::Careful,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::flight::Flights;
 use crate::accuracy::result::Health;
+use crate::lab::path::Carrier;
 use crate::product::{ApplyMethod, Mode, StartVariant};
 
 /// What the transfers are like from which the gateway learns.
@@ -38,6 +39,9 @@ pub struct Run {
     /// beside it, as those of an arm `plain`.
     #[serde(default)]
     pub start: StartVariant,
+    /// What carried the paths.
+    #[serde(default)]
+    pub paths: Carrier,
     /// Seed of the order, the jitter and the paths.
     pub seed: u64,
 }
@@ -52,7 +56,8 @@ impl Run {
             other => format!("-{}", other.name()),
         };
         let (way, mode) = (self.way.name(), self.mode.name());
-        format!("{way}-{mode}{sizes}{learning}{start}/{}-{}", self.scenario, self.seed)
+        let paths = if self.paths == Carrier::Kernel { "-kernel" } else { "" };
+        format!("{way}-{mode}{sizes}{learning}{start}{paths}/{}-{}", self.scenario, self.seed)
     }
 
     fn file(&self, out: &Path) -> PathBuf {
@@ -121,6 +126,9 @@ pub struct Carried {
 pub struct RunResult {
     /// Which run.
     pub run: Run,
+    /// The kernel that it ran on, as `uname -r` prints it.
+    #[serde(default)]
+    pub kernel: String,
     /// Whether the lab behaved as configured.
     pub health: Health,
     /// The product's paths.

@@ -10,11 +10,12 @@ use anyhow::{Context, Result, bail};
 use super::flight;
 use super::learn::learn;
 use super::result::{Learning, Learnt, Measured, Run, RunResult};
-use super::scenario::{Arm, Question, Scenario, Senders, Work};
+use super::scenario::{Arm, Event, Question, Scenario, Senders, Work};
 use super::stage::{Programs, Recorded, Stage};
 use super::statistics::quantile;
 use super::work::{self, Asked, Done, Progress};
 use crate::accuracy::result::Health;
+use crate::lab::path::Carrier;
 use crate::lab::truth::FlowId;
 use crate::product::{ApplyMethod, StartVariant};
 
@@ -70,6 +71,9 @@ pub fn run(scenario: &Scenario, run: &Run, programs: &Programs, say: &(dyn Fn(&s
         ..Health::default()
     };
     health.add_paths(&stage.lab.emulator);
+    if run.paths == Carrier::Kernel {
+        stage.lab.counts()?.into_iter().flatten().for_each(|counts| health.add_counts(counts));
+    }
     let mut learnt = Vec::new();
     for (place, (n, _)) in advised.iter().copied().enumerate() {
         learnt.push(Learnt {
@@ -95,7 +99,8 @@ pub fn run(scenario: &Scenario, run: &Run, programs: &Programs, say: &(dyn Fn(&s
     }
     let carried = recorded.carried;
     let seconds = begin.elapsed().as_secs_f64();
-    Ok(RunResult { run: run.clone(), health, learnt, transfers, carried, met, flights, fault, seconds })
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    Ok(RunResult { run: run.clone(), kernel, health, learnt, transfers, carried, met, flights, fault, seconds })
 }
 
 /// Times a variant of the start and the plain one in turns, on what the gateway has learnt once: what it learns differs from run to
@@ -203,14 +208,21 @@ fn measured(scenario: &Scenario, done: &Done, recorded: &Recorded) -> Result<(Ve
             unseen += 1;
             continue;
         };
+        let (mut case, mut path) = (site.case.clone(), site.path);
+        if let Work::After { event, .. } = scenario.work {
+            case += &format!(", minute {}", round + 1);
+            if let Event::Rate(kbit) = event {
+                path.kbit = kbit;
+            }
+        }
         all.push(Measured {
-            case: site.case.clone(),
+            case,
             arm: site.senders.label(client),
             bytes,
             client,
             round,
             completion_ms: seen.completion_ms,
-            bound_ms: site.path.bound_ms(bytes),
+            bound_ms: path.bound_ms(bytes),
             packets: seen.packets,
             again: seen.again,
             first_flight: seen.first_flight,

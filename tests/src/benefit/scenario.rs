@@ -116,6 +116,8 @@ pub struct Site {
     pub lane: u8,
     /// Transfers side by side while the gateway learns.
     pub learners: u8,
+    /// The site, by its place among all, with whose clients its own are in one /24.
+    pub beside: Option<usize>,
 }
 
 impl Site {
@@ -157,6 +159,15 @@ pub enum Work {
         /// Seconds in which the transfers begin that count.
         seconds: u32,
     },
+    /// One transfer at a time on each path, sizes in turns, for a time after something happened.
+    After {
+        /// What happened.
+        event: Event,
+        /// Bytes of the transfers.
+        bytes: &'static [u64],
+        /// Seconds in which they begin. Each minute is a case of its own.
+        seconds: u32,
+    },
     /// Connections whose first flight is held against what the agent says of it, one at a time on each path.
     Flights {
         /// Bytes of the transfers, one size after the other.
@@ -166,6 +177,15 @@ pub enum Work {
         /// The server connects to the client.
         active: bool,
     },
+}
+
+/// What happens to a path before transfers are timed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// The bottleneck has this rate from then on, in kbit/s.
+    Rate(u64),
+    /// All clients ask for this many bytes at once.
+    Burst(u64),
 }
 
 /// What makes the transfers of a crowd begin.
@@ -213,12 +233,16 @@ pub enum Question {
     OnBbr,
     /// The first flight as planned.
     FirstFlight,
+    /// Whether advice harms where it might.
+    Harm,
 }
 
 /// The part of a family with the product and CUBIC alone, for comparing variants of the product's start.
 pub const PAIR: &str = "pair";
 /// The same with the longest transfers alone.
 pub const PAIR_LONG: &str = "pair-10mb";
+/// All families that show where advice might harm.
+pub const HARM: &str = "harm";
 const PAIR_PARTS: [&str; 2] = [PAIR, PAIR_LONG];
 
 /// A run of real transfers.
@@ -250,12 +274,14 @@ impl Scenario {
 
     /// Whether a campaign runs it that names no scenarios.
     pub fn is_default(&self) -> bool {
-        self.family != "quick" && !PAIR_PARTS.contains(&self.part)
+        self.family != "quick" && !PAIR_PARTS.contains(&self.part) && self.question != Question::Harm
     }
 
-    /// Whether this is the scenario, or of the family, that someone names. What is only for comparing starts is named alone.
+    /// Whether this is the scenario, or of the family, that someone names. What is only for comparing starts is named alone. All
+    /// families of [`Question::Harm`] have that name as well.
     pub fn is_named(&self, name: &str) -> bool {
-        self.name() == name || (self.family == name && self.is_default())
+        let is_harm = self.question == Question::Harm;
+        self.name() == name || (self.family == name && (is_harm || self.is_default())) || (is_harm && name == HARM)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is timed: every scenario.
 
 use super::path::{Rough, Way};
-use super::scenario::{Arm, Arrivals, PAIR, PAIR_LONG, Question, Scenario, Senders, Site, Work};
+use super::scenario::{Arm, Arrivals, Event, PAIR, PAIR_LONG, Question, Scenario, Senders, Site, Work};
 
 /// Transfers from which the gateway learns before anything is timed.
 const LEARN: u32 = 20;
@@ -74,7 +74,10 @@ pub(super) fn all() -> Vec<Scenario> {
     all.extend(TOGETHER_PARTS.map(together));
     all.extend(BURST_PARTS.map(burst));
     all.extend(CROWDS.map(crowd));
-    all.extend([("crowd-10-half-cubic", Arm::Cubic), ("crowd-10-half-bbr", Arm::Bbr)].map(crowd_of_halves));
+    all.extend([("crowd-10-half-cubic", Arm::Cubic), ("crowd-10-half-bbr", Arm::Bbr)].map(|of| crowd_of_halves(of, 1)));
+    all.extend(
+        [("crowd-1.6-half-cubic", Arm::Cubic), ("crowd-1.6-half-bbr", Arm::Bbr)].map(|of| crowd_of_halves(of, 3)),
+    );
     all.extend([
         fairness("fairness-cubic", Arm::Cubic),
         fairness("fairness-reno", Arm::Reno),
@@ -88,12 +91,13 @@ pub(super) fn all() -> Vec<Scenario> {
         flights("flight-active", true),
         quick(),
     ]);
+    all.extend(harm());
     all
 }
 
 fn site(case: &str, arm: Arm, path: Way, lane: usize) -> Site {
     let lane = u8::try_from(lane).unwrap_or(u8::MAX);
-    Site { case: case.to_owned(), senders: Senders::All(arm), clients: 1, path, lane, learners: 1 }
+    Site { case: case.to_owned(), senders: Senders::All(arm), clients: 1, path, lane, learners: 1, beside: None }
 }
 
 /// The arms of a part.
@@ -230,9 +234,9 @@ fn crowd((family, case, path, arrivals, clients): (&'static str, &str, Way, Arri
 }
 
 /// A crowd of which half is on advice, and beside it an equal crowd without advice.
-fn crowd_of_halves((family, other): (&'static str, Arm)) -> Scenario {
-    let (_, _, path, arrivals, clients) = CROWDS[1];
-    let case = "10 Mbit/s, 50 ms, 81 %, half and half";
+fn crowd_of_halves((family, other): (&'static str, Arm), like: usize) -> Scenario {
+    let (_, case, path, arrivals, clients) = CROWDS[like];
+    let case = &format!("{case}, half and half");
     let groups = [Senders::Half(Arm::Product, other), Senders::All(other)];
     let sites = (0..).zip(groups).map(|(n, senders)| Site { senders, clients, ..site(case, other, path, n) }).collect();
     Scenario { family, sites, ..crowd((family, case, path, arrivals, clients)) }
@@ -331,6 +335,118 @@ fn flights(family: &'static str, active: bool) -> Scenario {
     Scenario { family, part: "", question, congestion_control, sites, learn_bytes, learn: LEARN, work }
 }
 
+/// Sizes of lone transfers where advice might harm, from those that fit into the first window on.
+const HARM_BYTES: [u64; 5] = [10_000, 30_000, 100_000, 300_000, 1_000_000];
+/// Rounds of those: three seeds have 30 pairs.
+const HARM_ROUNDS: u32 = 10;
+/// Rates of two customers of one network in Mbit/s, with the part's name.
+const CUSTOMERS: [(&str, u32, u32); 3] = [("50-4", 50, 4), ("50-6", 50, 6), ("100-16", 100, 16)];
+/// Families, parts, and rates in Mbit/s before and after a change.
+const CHANGES: [([&str; 3], &str, u32, u32); 4] = [
+    (["fall", "reno-fall", "bbr-fall"], "20-4", 20, 4),
+    (["fall", "reno-fall", "bbr-fall"], "20-8", 20, 8),
+    (["fall", "reno-fall", "bbr-fall"], "80-20", 80, 20),
+    (["rise", "reno-rise", "bbr-rise"], "4-20", 4, 20),
+];
+
+/// Where advice might harm, each on hosts with CUBIC, Reno and BBR.
+fn harm() -> Vec<Scenario> {
+    let on_each = |families: [&'static str; 3], scenario: &Scenario| {
+        let hosts = [Arm::Cubic, Arm::RenoFrom(10), Arm::Bbr];
+        let on = |(family, host): (&'static str, Arm)| {
+            let mut sites = scenario.sites.clone();
+            for site in sites.iter_mut().filter(|site| site.senders == Senders::All(Arm::Cubic)) {
+                site.senders = Senders::All(host);
+            }
+            Scenario { family, sites, congestion_control: host.congestion_control(), ..scenario.clone() }
+        };
+        families.into_iter().zip(hosts).map(on).collect::<Vec<_>>()
+    };
+    let mut all = on_each(["lossy", "reno-lossy", "bbr-lossy"], &lossy());
+    for customers in CUSTOMERS {
+        all.extend(on_each(["customers", "reno-customers", "bbr-customers"], &self::customers(customers)));
+    }
+    for (families, part, before, after) in CHANGES {
+        all.extend(on_each(families, &changing(part, before, after)));
+    }
+    all.extend(on_each(["after-burst", "reno-after-burst", "bbr-after-burst"], &after_burst()));
+    all.extend(on_each(["policed", "reno-policed", "bbr-policed"], &policed()));
+    // Families stay together, whatever their parts are.
+    all.sort_by_key(|scenario| scenario.family);
+    all
+}
+
+fn harm_with(part: &'static str, sites: Vec<Site>, work: Work) -> Scenario {
+    Scenario {
+        family: "",
+        part,
+        question: Question::Harm,
+        congestion_control: CUBIC,
+        sites,
+        learn_bytes: (30_000, 2_000_000),
+        learn: LEARN,
+        work,
+    }
+}
+
+/// Random loss without a queue, as on wireless links.
+fn lossy() -> Scenario {
+    let mut sites = Vec::new();
+    for thousandths in [3, 10, 30] {
+        for arm in arms(("", &[])) {
+            let path = Way { rough: Some(Rough::Lossy(thousandths)), ..Way::new(20_000, 25, 100) };
+            let case = format!("20 Mbit/s, 50 ms, loss of {} %", f64::from(thousandths) / 10.0);
+            sites.push(site(&case, arm, path, sites.len()));
+        }
+    }
+    harm_with("", sites, Work::Sizes { bytes: &HARM_BYTES, rounds: HARM_ROUNDS })
+}
+
+/// Two customers of one /24, of different speed. Those of the same speed take turns.
+fn customers((part, fast, slow): (&'static str, u32, u32)) -> Scenario {
+    let mut sites = Vec::new();
+    for arm in arms(("", &[])) {
+        let first = sites.len();
+        for (lane, (mbit, other)) in [(fast, slow), (slow, fast)].into_iter().enumerate() {
+            let beside = (lane > 0).then_some(first);
+            let case = format!("{mbit} Mbit/s, 40 ms, beside one of {other}");
+            sites.push(Site { beside, ..site(&case, arm, Way::deep(mbit, 40), lane) });
+        }
+    }
+    harm_with(part, sites, Work::Sizes { bytes: &HARM_BYTES[1..], rounds: HARM_ROUNDS })
+}
+
+/// A path that becomes slower or faster after the gateway learnt.
+fn changing(part: &'static str, before: u32, after: u32) -> Scenario {
+    let site = |(lane, arm)| site(&format!("{before} to {after} Mbit/s, 40 ms"), arm, Way::deep(before, 40), lane);
+    let sites = arms(("", &[])).enumerate().map(site).collect();
+    let event = Event::Rate(u64::from(after) * 1_000);
+    harm_with(part, sites, Work::After { event, bytes: &HARM_BYTES[..3], seconds: 240 })
+}
+
+/// Many starts at once, and then one at a time.
+fn after_burst() -> Scenario {
+    let site = |(lane, arm)| {
+        let site = site("20 Mbit/s, 40 ms, after 200 starts", arm, Way::deep(20, 40), lane);
+        Site { clients: 200, learners: 2, ..site }
+    };
+    let sites = arms(("", &[])).enumerate().map(site).collect();
+    let bytes = &[10_000, 30_000, 100_000, 1_000_000];
+    harm_with("", sites, Work::After { event: Event::Burst(30_000), bytes, seconds: 150 })
+}
+
+fn policed() -> Scenario {
+    let mut sites = Vec::new();
+    for packets in [60, 20] {
+        for arm in arms(("", &[])) {
+            let path = Way { rough: Some(Rough::Policed(packets)), ..Way::new(20_000, 25, 100) };
+            let case = format!("20 Mbit/s, 50 ms, policer of {packets} packets");
+            sites.push(site(&case, arm, path, sites.len()));
+        }
+    }
+    harm_with("", sites, Work::Sizes { bytes: &HARM_BYTES[1..], rounds: HARM_ROUNDS })
+}
+
 /// A few seconds of the whole: whether the harness works.
 fn quick() -> Scenario {
     let path = Way { queue_packets: 40, ..Way::deep(20, 20) };
@@ -353,7 +469,7 @@ mod tests {
                 let kbit = site.path.access_kbit.unwrap_or(site.path.kbit).min(site.path.kbit);
                 let widest: &mut u64 = lanes.entry(site.lane).or_default();
                 // Transfers of rounds do not take turns.
-                let at_once = matches!(scenario.work, Work::Rounds { .. } | Work::Crowd { .. });
+                let at_once = matches!(scenario.work, Work::Rounds { .. } | Work::Crowd { .. } | Work::After { .. });
                 *widest = if at_once { *widest + kbit } else { (*widest).max(kbit) };
             }
             let sum: u64 = lanes.values().sum();
@@ -369,7 +485,7 @@ mod tests {
             names.push(scenario.name());
             if matches!(
                 scenario.question,
-                Question::Fairness | Question::FirstFlight | Question::Crowd | Question::OnBbr
+                Question::Fairness | Question::FirstFlight | Question::Crowd | Question::OnBbr | Question::Harm
             ) {
                 continue;
             }

@@ -1,9 +1,8 @@
 //! The lab of a scenario: a host for each kind of sender, a path for each site, the product's programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, Result, ensure};
 use ipnet::{IpNet, Ipv4Net};
@@ -17,8 +16,9 @@ use super::timeline::{self, Timelines};
 use crate::lab::host::{Host, Mirrored};
 use crate::lab::namespace::Cgroup;
 use crate::lab::namespace::Namespace;
+use crate::lab::path::{Carrier, Counts};
 use crate::lab::tap::Tap;
-use crate::lab::topology::{NetworkPlan, SERVER_DEVICE, Topology};
+use crate::lab::topology::{Access, NetworkPlan, SERVER_DEVICE, Topology};
 use crate::lab::traffic::{Conduct, Server};
 use crate::product::{AgentSetup, ApplyMethod, GatewaySetup, Product, StartVariant};
 
@@ -44,6 +44,8 @@ pub struct Stage {
     pub hosts: BTreeMap<Arm, Host>,
     /// Namespaces and paths.
     pub lab: Topology,
+    /// The gateway's network of each site.
+    site_networks: Vec<IpNet>,
     folder: PathBuf,
     /// The folder, where nobody keeps it.
     scratch: Option<TempDir>,
@@ -56,7 +58,7 @@ pub struct Stage {
 #[derive(Debug)]
 pub struct Recording {
     taps: Vec<(IpAddr, PathBuf, Tap)>,
-    carried: Vec<(u64, u64)>,
+    carried: Vec<Counts>,
 }
 
 /// What the recordings held.
@@ -72,8 +74,26 @@ pub struct Recorded {
 
 /// The prefix of a site: of the addresses for benchmarks (RFC 2544).
 pub fn prefix(site: usize) -> Result<IpNet> {
+    Ok(whole(site)?.into())
+}
+
+fn whole(site: usize) -> Result<Ipv4Net> {
     let third = u8::try_from(site).context("fewer than 256 sites")?;
-    Ok(Ipv4Net::new([198, 18, third, 0].into(), 24)?.into())
+    Ok(Ipv4Net::new([198, 18, third, 0].into(), 24)?)
+}
+
+/// The network of a site as the gateway has it.
+fn network(sites: &[Site], site: usize) -> Result<IpNet> {
+    prefix(sites.get(site).and_then(|site| site.beside).unwrap_or(site))
+}
+
+/// What the clients of a site have of it: half, where another site's are in it as well.
+fn part(sites: &[Site], site: usize) -> Result<IpNet> {
+    let whole = whole(sites.get(site).and_then(|site| site.beside).unwrap_or(site))?;
+    let is_upper = sites.get(site).is_some_and(|site| site.beside.is_some());
+    let is_shared = is_upper || sites.iter().any(|other| other.beside == Some(site));
+    let mut halves = whole.subnets(if is_shared { 25 } else { 24 })?;
+    Ok(halves.nth(usize::from(is_upper)).context("a network has two halves")?.into())
 }
 
 impl Stage {
@@ -81,10 +101,10 @@ impl Stage {
     pub fn build(scenario: &Scenario, run: &Run, programs: &Programs) -> Result<Self> {
         let plan = |(n, site): (usize, &Site)| {
             let path = site.path.config(run.seed.wrapping_mul(1_000) + n as u64);
-            Ok(NetworkPlan { prefix: prefix(n)?, clients: site.clients, path })
+            Ok(NetworkPlan { prefix: part(&scenario.sites, n)?, clients: site.clients, path })
         };
         let plans: Vec<NetworkPlan> = scenario.sites.iter().enumerate().map(plan).collect::<Result<_>>()?;
-        let lab = Topology::build(&plans)?;
+        let lab = Topology::build_on(&plans, Access::default(), run.paths)?;
         for (network, site) in lab.networks.iter().zip(&scenario.sites) {
             network.namespace.ip(&[&format!("link set wan0 mtu {}", site.path.mtu())])?;
         }
@@ -105,6 +125,12 @@ impl Stage {
             if arm == Arm::Product {
                 host.namespace.default_congestion_control(scenario.congestion_control)?;
             }
+            let is_product = arm == Arm::Product;
+            let runs = if is_product { scenario.congestion_control } else { arm.congestion_control() };
+            // As BBR's authors want it; the emulator's machines may lack it.
+            if run.paths == Carrier::Kernel && runs == Arm::Bbr.congestion_control() {
+                host.namespace.tc(&[&format!("qdisc replace dev {SERVER_DEVICE} root fq")])?;
+            }
             let conduct = Conduct { states_sizes: run.stated && arm == Arm::Product, ..Conduct::default() };
             let start = || Server::start_with(&host.namespace, lab.port, &conduct);
             servers.push(match &cgroup {
@@ -116,7 +142,8 @@ impl Stage {
         let (folder, scratch) = folder(programs.keep.as_deref())?;
         let setup = GatewaySetup { rule: run.start.rule(), ..GatewaySetup::default() };
         let product = Product::start_gateway(&lab, &programs.gateway, &setup, &folder)?;
-        Ok(Self { product, hosts, lab, folder, scratch, _servers: servers, cgroup })
+        let site_networks = (0..plans.len()).map(|n| network(&scenario.sites, n)).collect::<Result<_>>()?;
+        Ok(Self { product, hosts, lab, site_networks, folder, scratch, _servers: servers, cgroup })
     }
 
     /// Starts the agent on the product's host, where the way has one, with starts that are made of this.
@@ -133,7 +160,11 @@ impl Stage {
         let setup = AgentSetup {
             method: run.way,
             mode: run.mode,
-            include: include.map(|(n, _)| prefix(n)).collect::<Result<_>>()?,
+            include: include
+                .map(|(n, _)| network(&scenario.sites, n))
+                .collect::<Result<BTreeSet<_>>>()?
+                .into_iter()
+                .collect(),
             cgroup: self.cgroup.as_ref().map(|cgroup| cgroup.folder().to_owned()),
             control_fraction: 0.0,
             number: 0,
@@ -151,7 +182,10 @@ impl Stage {
 
     /// The gateway's share for a site, in segments; `None` where it has no estimate.
     pub fn share(&self, site: usize) -> Result<Option<u64>> {
-        let (status, body) = self.product.api().get(&format!("/v1/networks/{}", prefix(site)?))?;
+        let (status, body) = self
+            .product
+            .api()
+            .get(&format!("/v1/networks/{}", self.site_networks.get(site).context("a network for each site")?))?;
         if status == 404 {
             return Ok(None);
         }
@@ -186,14 +220,14 @@ impl Stage {
             let tap = Tap::start_at_host(&host.namespace, SERVER_DEVICE, &file)?;
             Ok((host.address, file, tap))
         };
-        Ok(Recording { taps: self.hosts.iter().map(tap).collect::<Result<_>>()?, carried: self.carried() })
+        Ok(Recording { taps: self.hosts.iter().map(tap).collect::<Result<_>>()?, carried: self.carried()? })
     }
 
     /// Ends a recording and reads it.
     pub fn recorded(&self, recording: Recording, sites: &[Site]) -> Result<Recorded> {
         let mut recorded = Recorded::default();
-        for ((site, before), after) in sites.iter().zip(recording.carried).zip(self.carried()) {
-            let (delivered, dropped) = (after.0 - before.0, after.1 - before.1);
+        for ((site, before), after) in sites.iter().zip(recording.carried).zip(self.carried()?) {
+            let (delivered, dropped) = (after.delivered - before.delivered, after.queue_drops - before.queue_drops);
             // A path of two kinds is named after the first.
             let arm = site.senders.label(0);
             recorded.carried.push(Carried { case: site.case.clone(), arm, delivered, dropped });
@@ -210,12 +244,9 @@ impl Stage {
         Ok(recorded)
     }
 
-    /// Delivered and dropped towards the clients of each path, up to now.
-    fn carried(&self) -> Vec<(u64, u64)> {
-        let of = |path: &crate::lab::path::PathCounters| {
-            (path.down.delivered.load(Relaxed), path.down.tail_drops.load(Relaxed))
-        };
-        self.lab.emulator.counters().iter().map(|path| of(path)).collect()
+    /// What each path carried towards its clients, up to now.
+    fn carried(&self) -> Result<Vec<Counts>> {
+        Ok(self.lab.counts()?.into_iter().map(|[down, _]| down).collect())
     }
 }
 

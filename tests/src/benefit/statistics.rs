@@ -1,5 +1,9 @@
 //! Means with their confidence, over seeds.
 
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
+
 /// A mean and half the width of its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
@@ -44,6 +48,31 @@ fn student(degrees: usize) -> f64 {
     degrees.checked_sub(1).and_then(|row| TABLE.get(row).copied()).unwrap_or_else(further)
 }
 
+/// The median of some values, and the 95 % interval of it that drawing from them again and again gives (the bootstrap's percentiles).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Median {
+    /// The median.
+    pub value: f64,
+    /// Both ends of the interval.
+    pub between: (f64, f64),
+    /// Values.
+    pub count: usize,
+}
+
+impl Median {
+    /// Of values that are independent of each other; `None` without any. The same values give the same interval.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        const DRAWS: usize = 2_000;
+        let value = quantile(values.iter().copied(), 0.5)?;
+        let mut dice = StdRng::seed_from_u64(values.len() as u64);
+        let medians: Vec<f64> = (0..DRAWS)
+            .filter_map(|_| quantile(values.iter().filter_map(|_| values.choose(&mut dice).copied()), 0.5))
+            .collect();
+        let end = |part| quantile(medians.iter().copied(), part);
+        Some(Self { value, between: (end(0.025)?, end(0.975)?), count: values.len() })
+    }
+}
+
 /// Of values above zero; `None` without any.
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     let logarithms: f64 = values.iter().map(|value| value.ln()).sum();
@@ -74,6 +103,18 @@ mod tests {
         assert_eq!(Mean::of(&[7.0]).unwrap().half_width, None);
         assert_eq!(Mean::of(&[]), None);
         assert!((student(60) - 2.000).abs() < 0.001, "{}", student(60));
+    }
+
+    #[test]
+    fn a_medians_interval_holds_it_and_repeats() {
+        let values: Vec<f64> = (0..29).map(f64::from).collect();
+        let median = Median::of(&values).unwrap();
+        assert_eq!((median.value, median.count), (14.0, 29));
+        // Order statistics of 29 values: about the 10th and the 20th.
+        assert!((8.0..=11.0).contains(&median.between.0) && (17.0..=20.0).contains(&median.between.1), "{median:?}");
+        assert_eq!(Median::of(&values), Some(median));
+        assert_eq!(Median::of(&[2.0]).unwrap().between, (2.0, 2.0));
+        assert_eq!(Median::of(&[]), None);
     }
 
     #[test]

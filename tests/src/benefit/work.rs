@@ -10,9 +10,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
+use spand_proto::units::BytesPerSecond;
 
 use super::crowd;
-use super::scenario::{Arm, Scenario, Site, Work};
+use super::scenario::{Arm, Event, Scenario, Site, Work};
 use super::stage::Stage;
 use crate::lab::traffic::{Client, Plan};
 use crate::lab::truth::FlowId;
@@ -77,6 +78,7 @@ pub(super) fn timed(stage: &Stage, scenario: &Scenario, seed: u64, progress: &Pr
         }
         Work::Rounds { .. } => rounds(stage, scenario, seed, progress),
         Work::Crowd { .. } => crowd::timed(stage, scenario, seed, progress),
+        Work::After { .. } => after(stage, scenario, seed, progress),
         Work::Flights { .. } => bail!("first flights are looked at elsewhere"),
     }
 }
@@ -126,6 +128,59 @@ fn sizes(
         }
     }
     Ok(())
+}
+
+/// Lets it happen on all paths, and then times one transfer at a time on each.
+fn after(stage: &Stage, scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Done> {
+    let Work::After { event, bytes, seconds } = scenario.work else { bail!("nothing happens") };
+    let done = Mutex::new(Done::default());
+    thread::scope(|scope| {
+        let one = |(index, site)| {
+            let done = &done;
+            scope.spawn(move || -> Result<()> {
+                happen(stage, (index, site), event)?;
+                let begin = Instant::now();
+                // All arms get the same sizes in the same order.
+                let mut dice = StdRng::seed_from_u64(seed ^ 0xaf7e4);
+                let mut order = Vec::new();
+                while begin.elapsed() < Duration::from_secs(seconds.into()) {
+                    if order.is_empty() {
+                        order = bytes.to_vec();
+                        order.shuffle(&mut dice);
+                    }
+                    let bytes = order.pop().context("a transfer has a size")?;
+                    let round = u32::try_from(begin.elapsed().as_secs() / 60)?;
+                    progress.plan(1)?;
+                    let flow = transfer(stage, index, site, 0, bytes);
+                    progress.one();
+                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                    match flow {
+                        Ok(flow) => done.asked.push(Asked { site: index, client: 0, round, bytes, flow, offset: 0 }),
+                        Err(_) => done.failed += 1,
+                    }
+                    drop(done);
+                    pause(site);
+                }
+                Ok(())
+            })
+        };
+        let workers: Vec<_> = (0..).zip(&scenario.sites).map(one).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow!("a client panicked"))?)
+    })?;
+    Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn happen(stage: &Stage, (index, site): (usize, &Site), event: Event) -> Result<()> {
+    match event {
+        Event::Rate(kbit) => stage.lab.set_rate(index, BytesPerSecond(kbit * 125)),
+        Event::Burst(bytes) => thread::scope(|scope| {
+            let ask = |client| scope.spawn(move || transfer(stage, index, site, client, bytes));
+            let workers: Vec<_> = (0..site.clients).map(ask).collect();
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().map_err(|_| anyhow!("a client panicked"))?.map(drop))
+        }),
+    }
 }
 
 /// One transfer on a connection of its own.

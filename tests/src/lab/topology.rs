@@ -3,14 +3,18 @@
 //! Addresses are those reserved for documentation (RFC 5737, RFC 3849), so nothing here can be mistaken for a real network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use ipnet::IpNet;
+use spand_proto::units::BytesPerSecond;
 
 use super::link::{self, End, Offloads};
 use super::namespace::Namespace;
-use super::path::{Emulator, Hop, LinkConfig, PathConfig, PathEnds, Queue};
+use super::path::{
+    Carrier, Counts, Emulator, Hop, KernelPath, LinkConfig, LinkCounters, PathConfig, PathCounters, PathEnds, Queue,
+};
 
 /// The server's IPv4 address.
 pub const SERVER_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
@@ -35,7 +39,7 @@ const NETWORKS_MAX: usize = 64;
 /// A client network to build.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkPlan {
-    /// Its prefix: an IPv4 /24 or an IPv6 /48.
+    /// Its prefix: an IPv4 /24 or /25, or an IPv6 /48.
     pub prefix: IpNet,
     /// Client addresses in it.
     pub clients: u8,
@@ -74,8 +78,10 @@ pub struct Topology {
     pub gateway: Namespace,
     /// Client networks, in the order given.
     pub networks: Vec<ClientNetwork>,
-    /// What carries the paths, in the same order; the way to a distant tap comes last.
+    /// What carries the paths, in the same order, where the kernel does not; the way to a distant tap comes last.
     pub emulator: Emulator,
+    /// The paths, in the same order, where they are made of the kernel's parts.
+    kernel_paths: Vec<KernelPath>,
     /// A port for the server that two labs on one machine do not share, so that their traces can be distinguished.
     pub port: u16,
     /// The router between the server and a tap that is not beside it.
@@ -90,6 +96,11 @@ impl Topology {
 
     /// Builds everything, with `access` between server and tap.
     pub fn build_with(plans: &[NetworkPlan], access: Access) -> Result<Self> {
+        Self::build_on(plans, access, Carrier::Emulator)
+    }
+
+    /// Builds everything, with what carries the paths as given.
+    pub fn build_on(plans: &[NetworkPlan], access: Access, carrier: Carrier) -> Result<Self> {
         ensure!(plans.len() <= NETWORKS_MAX, "a lab has at most {NETWORKS_MAX} client networks");
         let server = Namespace::create("server")?;
         let edge = Namespace::create("edge")?;
@@ -101,19 +112,42 @@ impl Topology {
         }
         let near = wire_server(&server, &edge, access)?;
         wire_gateway(&server, &edge, &gateway, access.offloads)?;
-        let (networks, mut ends): (Vec<_>, Vec<_>) = plans
-            .iter()
-            .enumerate()
-            .map(|(index, plan)| client_network(&edge, index, plan))
-            .collect::<Result<Vec<_>>>()?
-            .into_iter()
-            .unzip();
+        let (mut networks, mut ends, mut kernel_paths) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, plan) in plans.iter().enumerate() {
+            let (network, path) = client_network(&edge, index, plan, carrier)?;
+            networks.push(network);
+            match path {
+                Path::Emulated(path) => ends.push(path),
+                Path::OfKernel(path) => kernel_paths.push(path),
+            }
+        }
         let (near, near_ends) = near.unzip();
         ends.extend(near_ends);
         let emulator = Emulator::start(ends)?;
         // Above the usual services, below the ports that clients get by themselves.
         let port = 10_000 + u16::try_from(std::process::id() % 20_000)?;
-        Ok(Self { server, edge, gateway, networks, emulator, port, _near: near })
+        Ok(Self { server, edge, gateway, networks, emulator, kernel_paths, port, _near: near })
+    }
+
+    /// What each path has carried to its clients, and back.
+    ///
+    /// # Errors
+    /// Where the kernel does not say so.
+    pub fn counts(&self) -> Result<Vec<[Counts; 2]>> {
+        if self.kernel_paths.is_empty() {
+            let of = |path: &Arc<PathCounters>| [&path.down, &path.up].map(LinkCounters::counts);
+            return Ok(self.emulator.counters().iter().map(of).collect());
+        }
+        self.kernel_paths.iter().map(KernelPath::counts).collect()
+    }
+
+    /// Makes the bottleneck of a path as fast as this from now on.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    pub fn set_rate(&self, network: usize, rate: BytesPerSecond) -> Result<()> {
+        self.emulator.set_rate(network, rate);
+        self.kernel_paths.get(network).map_or(Ok(()), |path| path.set_rate(rate))
     }
 
     /// The server's address in the family of `prefix`.
@@ -208,12 +242,32 @@ fn wire_gateway(server: &Namespace, edge: &Namespace, gateway: &Namespace, offlo
     server.ip(&[&format!("address add {SERVER_MANAGEMENT}/30 dev mgmt0")])
 }
 
-fn client_network(edge: &Namespace, index: usize, plan: &NetworkPlan) -> Result<(ClientNetwork, PathEnds)> {
+/// What a client network's path is made of.
+enum Path {
+    Emulated(PathEnds),
+    OfKernel(KernelPath),
+}
+
+fn client_network(
+    edge: &Namespace,
+    index: usize,
+    plan: &NetworkPlan,
+    carrier: Carrier,
+) -> Result<(ClientNetwork, Path)> {
     let namespace = Namespace::create(&format!("clients{index}"))?;
     quiet_ipv6(&namespace)?;
     let device = format!("wan{index}");
-    let server_side = edge.enter(|| link::tun(&device))?;
-    let client_side = namespace.enter(|| link::tun("wan0"))?;
+    let ends = match carrier {
+        Carrier::Emulator => Some((edge.enter(|| link::tun(&device))?, namespace.enter(|| link::tun("wan0"))?)),
+        Carrier::Kernel => {
+            // A device without ARP sends to its own address, which is the other end's as well.
+            let end = |namespace, device| End { namespace, device, station: 0x50 };
+            link::veth(end(edge, &device), end(&namespace, "wan0"))?;
+            edge.ip(&[&format!("link set {device} arp off")])?;
+            namespace.ip(&["link set wan0 arp off"])?;
+            None
+        }
+    };
     if plan.prefix.addr().is_ipv4() {
         // No multicast reports of a family that the path is not for: it shall carry the transfers only.
         edge.sysctl(&format!("ipv6/conf/{device}/disable_ipv6"), "1")?;
@@ -224,28 +278,32 @@ fn client_network(edge: &Namespace, index: usize, plan: &NetworkPlan) -> Result<
     let mut lines = vec!["link set wan0 up".to_owned()];
     for address in &addresses {
         lines.push(match address {
-            IpAddr::V4(address) => format!("address add {address}/24 dev wan0"),
+            IpAddr::V4(address) => format!("address add {address}/{} dev wan0", plan.prefix.prefix_len()),
             IpAddr::V6(address) => format!("address add {address}/48 dev wan0 nodad"),
         });
     }
     let everywhere = if plan.prefix.addr().is_ipv4() { "0.0.0.0/0" } else { "::/0" };
     lines.push(format!("route add {everywhere} dev wan0"));
     namespace.ip(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
-    let ends = PathEnds { server: server_side, clients: client_side, config: plan.path };
-    Ok((ClientNetwork { plan: *plan, namespace, addresses }, ends))
+    let path = match ends {
+        Some((server, clients)) => Path::Emulated(PathEnds { server, clients, config: plan.path }),
+        None => Path::OfKernel(KernelPath::make(edge, &device, &namespace, &plan.path)?),
+    };
+    Ok((ClientNetwork { plan: *plan, namespace, addresses }, path))
 }
 
-/// The `n`th client of a network: its last byte counts up from 11.
+/// The `n`th client of a network: its number in it counts up from 11.
 fn client_address(prefix: IpNet, n: u8) -> Result<IpAddr> {
     let host = 11_u8.checked_add(n).context("a client network has at most 240 clients")?;
     match prefix.trunc() {
-        IpNet::V4(net) if net.prefix_len() == 24 => {
-            let [a, b, c, _] = net.addr().octets();
-            Ok(Ipv4Addr::new(a, b, c, host).into())
+        IpNet::V4(net) if net.prefix_len() == 24 || (net.prefix_len() == 25 && host < 127) => {
+            Ok(Ipv4Addr::from_bits(net.addr().to_bits() | u32::from(host)).into())
         }
         IpNet::V6(net) if net.prefix_len() == 48 => {
             Ok(Ipv6Addr::from(u128::from(net.addr()) | u128::from(host)).into())
         }
-        other => anyhow::bail!("{other} is neither an IPv4 /24 nor an IPv6 /48"),
+        other => {
+            anyhow::bail!("{other} is neither an IPv4 /24, an IPv4 /25 with fewer than 116 clients, nor an IPv6 /48")
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod cells;
 mod crowd;
+mod harm;
 mod starts;
 mod tables;
 #[cfg(test)]
@@ -19,12 +20,13 @@ use self::tables::{Summary, percent};
 use super::result::{Learning, Run, RunResult};
 use super::scenario::{Question, Scenario};
 use super::scenarios;
+use crate::lab::path::Carrier;
 use crate::plot::{Axis, Bars};
 use crate::product::{ApplyMethod, Mode, StartVariant};
 
 /// Runs that stand in one section: how starts were applied, the mode, whether sizes were stated, what was learnt from, what
-/// starts were made of.
-type Kind = (ApplyMethod, Mode, bool, Learning, StartVariant);
+/// starts were made of, what carried the paths.
+type Kind = (ApplyMethod, Mode, bool, Learning, StartVariant, Carrier);
 
 /// One section of the page.
 struct Section<'a> {
@@ -62,15 +64,16 @@ pub fn write(page: &Path, results: &[RunResult]) -> Result<()> {
 }
 
 fn kind(run: &Run) -> Kind {
-    (run.way, run.mode, run.stated, run.learning, run.start)
+    (run.way, run.mode, run.stated, run.learning, run.start, run.paths)
 }
 
-fn words((way, mode, stated, learning, start): Kind) -> String {
+fn words((way, mode, stated, learning, start, paths): Kind) -> String {
     let sizes = if stated { "sizes stated" } else { "sizes not stated" };
     let learnt = if learning == Learning::Plain { "" } else { ", learnt on advice" };
+    let on = if paths == Carrier::Kernel { ", the kernel's paths" } else { "" };
     match way {
-        ApplyMethod::None => "no agent".to_owned(),
-        way => format!("way `{}`, mode `{}`, {sizes}{learnt}{}", way.name(), mode.name(), start_words(start)),
+        ApplyMethod::None => format!("no agent{on}"),
+        way => format!("way `{}`, mode `{}`, {sizes}{learnt}{}{on}", way.name(), mode.name(), start_words(start)),
     }
 }
 
@@ -79,7 +82,10 @@ fn start_words(start: StartVariant) -> String {
 }
 
 fn header(results: &[RunResult]) -> String {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut kernels: Vec<&str> =
+        results.iter().map(|result| result.kernel.split('-').next().unwrap_or_default()).collect();
+    kernels.sort_unstable();
+    kernels.dedup();
     let seconds: f64 = results.iter().map(|result| result.seconds).sum();
     let loads = results.iter().map(|result| result.health.load);
     format!(
@@ -94,7 +100,7 @@ fn header(results: &[RunResult]) -> String {
          [the method](../benefit.md).\n",
         results.len(),
         seconds / 60.0,
-        kernel.trim().split('-').next().unwrap_or_default(),
+        kernels.join(", "),
         std::thread::available_parallelism().map_or(0, usize::from),
         loads.fold(0.0, f64::max),
     )
@@ -158,6 +164,7 @@ impl Section<'_> {
                     tables::against(text, &results, *question)
                 }
                 Question::Crowd => crowd::write(text, &results),
+                Question::Harm => harm::write(text, &results),
                 Question::Fairness => tables::fairness(text, &results, family.trim_start_matches("fairness-")),
                 Question::Burst => {
                     let mut summary = tables::against(text, &results, *question);
@@ -241,6 +248,21 @@ fn shares(text: &mut String, results: &[&RunResult]) -> Result<()> {
         "\nThe gateway's share in segments, from when timing began to its end, by seed. {}.",
         words.join("; ")
     )?)
+}
+
+/// The tables of the scenarios that show where advice might harm, for who ran them.
+pub fn harm(results: &[RunResult]) -> String {
+    let mut text = String::new();
+    let all = scenarios::all();
+    for scenario in all.iter().filter(|scenario| scenario.question == Question::Harm) {
+        let of_it = |result: &&RunResult| result.run.scenario == scenario.name() && result.fault.is_none();
+        let results: Vec<&RunResult> = results.iter().filter(of_it).collect();
+        if !results.is_empty() {
+            writeln!(text, "\n{}", scenario.name()).ok();
+            harm::write(&mut text, &results);
+        }
+    }
+    text
 }
 
 /// A run in a few lines, for who ran it.

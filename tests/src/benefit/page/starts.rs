@@ -182,7 +182,12 @@ pub(super) fn change(question: Question, case: &str, bytes: u64) -> Option<f64> 
         Question::Together => TOGETHER.iter().find(|(senders, _)| *senders == case).map(|(_, percent)| share(*percent)),
         Question::Grid => Some(WORSE_MOST),
         Question::Rough => Some(ROUGH_WORSE_MOST),
-        Question::Fairness | Question::Burst | Question::Crowd | Question::OnBbr | Question::FirstFlight => None,
+        Question::Fairness
+        | Question::Burst
+        | Question::Crowd
+        | Question::OnBbr
+        | Question::FirstFlight
+        | Question::Harm => None,
     }
 }
 

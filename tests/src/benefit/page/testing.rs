@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::accuracy::result::Health;
 use crate::benefit::result::{Learning, Measured, Run, RunResult};
+use crate::lab::path::Carrier;
 use crate::product::{ApplyMethod, Mode, StartVariant};
 
 /// A run with one transfer of 100 KB for each of these: path, arm, time, retransmitted segments.
@@ -23,7 +24,17 @@ pub(super) fn result(scenario: &str, seed: u64, transfers: &[(&str, &str, f64, u
     };
     let (way, mode, learning) = (ApplyMethod::Bpf, Mode::Careful, Learning::Plain);
     RunResult {
-        run: Run { scenario: scenario.to_owned(), way, mode, stated: true, learning, start: StartVariant::Plain, seed },
+        run: Run {
+            scenario: scenario.to_owned(),
+            way,
+            mode,
+            stated: true,
+            learning,
+            start: StartVariant::Plain,
+            paths: Carrier::default(),
+            seed,
+        },
+        kernel: String::new(),
         health: Health::default(),
         learnt: Vec::new(),
         transfers: transfers.iter().map(measured).collect(),

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use spand_tests::benefit::plan::{Campaign, Planned};
@@ -18,6 +18,7 @@ use spand_tests::benefit::result::Learning;
 use spand_tests::benefit::stage::Programs;
 use spand_tests::benefit::{page, result};
 use spand_tests::ending::{TOO_BUSY, TooBusy, arguments, exit_code};
+use spand_tests::lab::path::Carrier;
 use spand_tests::product::{ApplyMethod, Mode, StartVariant, interrupt, program};
 
 #[derive(Debug, Parser)]
@@ -32,9 +33,13 @@ struct Arguments {
     /// The server does not state sizes: what the gateway learnt of the service must do
     #[arg(long)]
     unstated: bool,
-    /// What the gateway learns from; advised: the agent runs from the start, so that estimates rest on their own effect
-    #[arg(long, value_enum, default_value = "plain")]
-    learning: Learning,
+    /// What the gateway learns from; advised: the agent runs from the start, so that estimates rest on their own effect. Default: advised
+    /// for the scenarios of harm, plain for others
+    #[arg(long, value_enum)]
+    learning: Option<Learning>,
+    /// What carries the paths; kernel: netem and tbf, as guests have them
+    #[arg(long, value_enum, default_value = "emulator")]
+    paths: Carrier,
     /// What the product's starts are made of; a variant is timed in turns with plain
     #[arg(long, value_enum, value_delimiter = ',', default_value = "plain")]
     start: Vec<StartVariant>,
@@ -44,7 +49,7 @@ struct Arguments {
     /// Seeds
     #[arg(long, default_value_t = 3)]
     seeds: u64,
-    /// Only these scenarios; a family's name, such as alone, stands for all of its parts
+    /// Only these scenarios; a family's name, such as alone, stands for all of its parts, and harm for all where advice might harm
     #[arg(long, value_delimiter = ',')]
     scenarios: Vec<String>,
     /// Begin no run that would end later than this
@@ -104,17 +109,18 @@ fn work() -> Result<ExitCode> {
         stated: !arguments.unstated,
         learning: arguments.learning,
         starts: arguments.start.clone(),
+        paths: arguments.paths,
         first_seed: arguments.seed,
         seeds: arguments.seeds,
         scenarios,
     };
     let needs_programs = arguments.start.iter().any(|start| *start != StartVariant::Plain);
     ensure!(!needs_programs || arguments.way == ApplyMethod::Bpf, "--start other than plain needs --way bpf");
+    let runs = campaign.runs();
     ensure!(
-        !needs_programs || arguments.learning == Learning::Plain,
+        !needs_programs || runs.iter().all(|planned| planned.run.learning == Learning::Plain),
         "--start other than plain needs --learning plain: the agent is another from round to round"
     );
-    let runs = campaign.runs();
     ensure!(!runs.is_empty(), "there is no scenario {}", campaign.scenarios.join(" or "));
     if arguments.one.is_some() {
         return run_one(runs.first().context("a run")?, &arguments).map(|()| ExitCode::SUCCESS);
@@ -148,6 +154,7 @@ fn work() -> Result<ExitCode> {
         return Ok(code);
     }
     page::write(&arguments.page, &results)?;
+    print!("{}", page::harm(&results));
     println!("{} results; {} written", results.len(), arguments.page.display());
     Ok(code)
 }
@@ -171,7 +178,7 @@ fn run_one(planned: &Planned, arguments: &Arguments) -> Result<()> {
     let say = |what: &str| println!("[{:>5.1} s] {what}", begin.elapsed().as_secs_f64());
     let result = spand_tests::benefit::run::run(&planned.scenario, &planned.run, &programs, &say)?;
     result::write(&arguments.out, &result)?;
-    print!("{}", page::summary(&result));
+    print!("{}{}", page::summary(&result), page::harm(&[result]));
     Ok(())
 }
 
@@ -209,6 +216,11 @@ pub(crate) fn run(runs: &[Planned], out: &Path, deadline: Instant, programs: &[O
     Ok(too_busy)
 }
 
+/// A value as the command line takes it.
+fn value_name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
 /// One run in a process of its own, ended where it hangs: whether the machine was too busy for it.
 fn start(planned: &Planned, out: &Path, programs: &[OsString]) -> Result<bool> {
     let program = std::env::current_exe().context("cannot find this program")?;
@@ -217,15 +229,13 @@ fn start(planned: &Planned, out: &Path, programs: &[OsString]) -> Result<bool> {
     command
         .args(["--one", &run.scenario, "--seed", &run.seed.to_string(), "--modes", run.mode.name()])
         .args(["--way", run.way.name(), "--start", run.start.name()])
+        .args(["--learning", &value_name(run.learning), "--paths", &value_name(run.paths)])
         .args(programs)
         .arg("--out")
         .arg(out)
         .stdin(Stdio::null());
     if !run.stated {
         command.arg("--unstated");
-    }
-    if run.learning == Learning::Advised {
-        command.args(["--learning", "advised"]);
     }
     let mut child = command.spawn().context("cannot start a run")?;
     let longest = Duration::from_secs_f64(planned.seconds() * 3.0 + 120.0);

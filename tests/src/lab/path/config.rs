@@ -14,6 +14,8 @@ pub enum Queue {
     Packets(u32),
     /// IP bytes.
     Bytes(u64),
+    /// Queues by flow with an AQM (RFC 8290), as Linux has them by default: of the kernel's paths alone.
+    FqCodel,
 }
 
 /// A bottleneck and what follows it.

@@ -9,14 +9,16 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
+use spand_proto::units::BytesPerSecond;
 
-use super::config::PathConfig;
+use super::config::{PathConfig, Queue};
 use super::ip;
+use super::kernel::Counts;
 use super::link::{Arrival, Drop as LinkDrop, Link, Packet};
 
 /// Packets that one direction may hold at a time, in queue and delay together.
@@ -70,6 +72,19 @@ pub struct LinkCounters {
     pub late_max_ns: AtomicU64,
 }
 
+impl LinkCounters {
+    /// Those that every kind of path has.
+    pub fn counts(&self) -> Counts {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let others = [&self.random_drops, &self.outage_drops, &self.too_big_drops];
+        Counts {
+            delivered: of(&self.delivered),
+            queue_drops: of(&self.tail_drops),
+            other_drops: others.into_iter().map(of).sum(),
+        }
+    }
+}
+
 /// Both directions of one path.
 #[derive(Debug, Default)]
 pub struct PathCounters {
@@ -77,6 +92,8 @@ pub struct PathCounters {
     pub down: LinkCounters,
     /// From the clients to the server.
     pub up: LinkCounters,
+    /// The bottleneck's rate towards the clients from now on; zero: as it was.
+    rate: AtomicU64,
 }
 
 /// The running emulator; it stops when this is dropped.
@@ -91,6 +108,8 @@ pub struct Emulator {
 impl Emulator {
     /// Starts carrying packets on all `paths`.
     pub fn start(paths: Vec<PathEnds>) -> Result<Self> {
+        let is_fq = |path: &PathEnds| path.config.down.hops().any(|hop| hop.queue == Queue::FqCodel);
+        ensure!(!paths.iter().any(is_fq), "the emulator has no fq_codel: use the kernel's paths");
         let counters: Vec<_> = paths.iter().map(|_| Arc::new(PathCounters::default())).collect();
         let stop = Arc::new(AtomicBool::new(false));
         let (ready, started) = mpsc::sync_channel(1);
@@ -113,6 +132,13 @@ impl Emulator {
     /// Counters of each path, in the order given at the start.
     pub fn counters(&self) -> &[Arc<PathCounters>] {
         &self.counters
+    }
+
+    /// Makes the last bottleneck of a path as fast as this from now on. What waits leaves as it would have.
+    pub fn set_rate(&self, path: usize, rate: BytesPerSecond) {
+        if let Some(path) = self.counters.get(path) {
+            path.rate.store(rate.0, Ordering::Relaxed);
+        }
     }
 
     /// Whether the kernel let its thread run under `SCHED_FIFO`.
@@ -174,6 +200,10 @@ impl Path {
     }
 
     fn carry(&mut self, buffer: &mut [u8], spare: &mut Vec<Vec<u8>>) {
+        match self.counters.rate.swap(0, Ordering::Relaxed) {
+            0 => {}
+            rate => self.down.link.set_rate(BytesPerSecond(rate)),
+        }
         self.down.take(&self.ends.server, &self.counters.down, buffer, spare);
         self.up.take(&self.ends.clients, &self.counters.up, buffer, spare);
         self.down.deliver(&self.ends.clients, &self.counters.down, spare);

@@ -60,6 +60,11 @@ impl Bottleneck {
         nanoseconds(changed.map_or(self.config.delay, |change| change.delay))
     }
 
+    /// Changes its rate from now on.
+    pub(super) const fn set_rate(&mut self, rate: BytesPerSecond) {
+        self.config.rate = Some(rate);
+    }
+
     /// Packets waiting or in service.
     fn waiting_at(&mut self, now_ns: u64) -> usize {
         while let Some(&(departure_ns, bytes)) = self.waiting.front()
@@ -85,6 +90,8 @@ impl Bottleneck {
         let room = match self.config.queue {
             Queue::Packets(limit) => waiting < limit as usize,
             Queue::Bytes(limit) => self.waiting_bytes + u64::from(length) <= limit,
+            // The emulator does not start with it.
+            Queue::FqCodel => false,
         };
         if !room {
             return Err(Drop::Tail);

@@ -11,6 +11,7 @@ mod emulator;
 mod hop;
 mod impairments;
 mod ip;
+mod kernel;
 mod link;
 
 pub use config::{
@@ -19,3 +20,4 @@ pub use config::{
 pub use emulator::{Emulator, LinkCounters, PathCounters, PathEnds};
 pub(in crate::lab) use emulator::{nanoseconds, real_time_priority};
 pub use impairments::{Burst, Cross, Episodes, Impairments, MtuDrop, Policer, Reorder};
+pub use kernel::{Carrier, Counts, KernelPath};

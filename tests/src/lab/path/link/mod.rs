@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use spand_proto::units::BytesPerSecond;
 
 use super::config::LinkConfig;
 use super::hop::Bottleneck;
@@ -125,6 +126,13 @@ impl Link {
             marked |= passed.marked;
         }
         Ok(Arrival { marked, ..self.arrive(at_ns) })
+    }
+
+    /// Changes the rate of its last bottleneck from now on.
+    pub(super) fn set_rate(&mut self, rate: BytesPerSecond) {
+        if let Some(last) = self.hops.last_mut() {
+            last.set_rate(rate);
+        }
     }
 
     /// Takes a packet's tokens, where there are as many: the bucket is full again as much later as they take to come back.

@@ -9,6 +9,7 @@ use crate::benefit::run::run as run_scenario;
 use crate::benefit::scenario::{Arm, Question, Scenario, Senders, Site, Work};
 use crate::benefit::statistics::Mean;
 use crate::benefit::{path, stage};
+use crate::lab::path::Carrier;
 use crate::papers::ns::Figures;
 use crate::papers::row::{Judged, Outcomes, Programs, Row, Setting, Way, percent};
 use crate::product::{ApplyMethod, Mode, StartVariant};
@@ -90,6 +91,7 @@ fn figure(senders: u8, arm: Arm, what: &str) -> String {
 fn run(setting: &Setting, seed: u64, programs: &Programs) -> Result<Figures> {
     let scenario = scenario(setting.option("udp")?);
     let run = Run {
+        paths: Carrier::Emulator,
         scenario: scenario.name(),
         way: ApplyMethod::Bpf,
         mode: Mode::Careful,
@@ -140,6 +142,7 @@ fn scenario(udp_kbit: u64) -> Scenario {
     for senders in SENDERS {
         for arm in ARMS {
             sites.push(Site {
+                beside: None,
                 case: senders.to_string(),
                 senders: Senders::All(arm),
                 clients: senders,
