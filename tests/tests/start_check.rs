@@ -15,8 +15,9 @@ use spand_tests::lab::traffic::Plan;
 
 const MSS: u64 = 1_448;
 const DELAY: Duration = Duration::from_millis(25);
-/// What fills 20 Mbit/s for one round trip.
+/// What fills 20 Mbit/s for one round trip, and what fills half of the queue besides: the share of BBR, and of the others.
 const PIPE: u32 = 86;
+const WITH_QUEUE: u32 = 136;
 /// Transfers of a run, and their bytes.
 const TRANSFERS: u32 = 4;
 const BYTES: u64 = 1_000_000;
@@ -125,7 +126,7 @@ fn acknowledgements_in_bunches_are_no_narrow_path() {
     assert_eq!((right.seeded, right.too_high), (TRANSFERS.into(), 0), "{right:?}");
     let high = bbr.of(4 * PIPE);
     assert!(high.too_high > u64::from(TRANSFERS) / 2, "{high:?}");
-    let cubic = Host { bunched: BUNCHED, ..ON_CUBIC }.of_undisturbed(PIPE);
+    let cubic = Host { bunched: BUNCHED, ..ON_CUBIC }.of_undisturbed(WITH_QUEUE);
     assert_eq!((cubic.too_high, cubic.too_low), (0, 0), "{cubic:?}");
     // Bunches show no rate: round trips that do not grow raise the threshold.
     let low = Host { bunched: BUNCHED, ..ON_CUBIC }.of(PIPE / 4);
@@ -139,7 +140,7 @@ fn acknowledgements_correct_a_share_that_is_wrong_on_cubic_and_reno() {
     }
     for base in ["cubic", "reno"] {
         let host = Host { base, ..ON_CUBIC };
-        let right = host.of(PIPE);
+        let right = host.of(WITH_QUEUE);
         assert!(right.too_high + right.too_low < u64::from(TRANSFERS) / 2, "{right:?}");
         let low = host.of(PIPE / 4);
         assert!(low.too_low > u64::from(TRANSFERS) / 2 && low.too_high == 0, "{low:?}");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Corrects a connection's first start on CUBIC or Reno by its own path. One round trip after the start, the acknowledgements of the ten
-// unpaced segments (train.h) show a rate that the share can be held against. Acknowledgements in bunches show none. At the end of the
-// first flight, round trips that have not grown show a path that is not full. Nothing is corrected after an idle time, after a loss, or
-// where slow start has no threshold. BBR's check is bbr.h.
+// Corrects a start on CUBIC or Reno by the connection's own path. One round trip after the first start, the acknowledgements of the ten
+// unpaced segments (train.h) show a rate that the share can be held against. Acknowledgements in bunches show none. From the first flight
+// on, each round whose times have not grown shows a path that is not full: the threshold is where slow start slows down, and not where it
+// ends. A queue or a loss ends it. Nothing is corrected where slow start has no threshold. BBR's check is bbr.h.
 
 #pragma once
 
-#include "connection.h"
+#include "growth.h"
 
 // The bandwidth of a window in a round trip.
 INLINE u32 bandwidth_of(u64 window, u64 rtt_us)
@@ -33,18 +33,13 @@ INLINE void lower(struct tcp_sock *tp, u32 window)
 	count(COUNT_TOO_HIGH);
 }
 
-// The path is wider, and not full. Slow start goes on to this window, and no further than the path was seen to hold, or twice the threshold
-// where that is not known. Less than half as much again is left alone.
-INLINE void raise(struct tcp_sock *tp, u32 window)
+// The path is wider, and not full: slow start goes on to this window.
+INLINE void raise(struct tcp_sock *tp, struct connection *connection, u32 window)
 {
-	struct network *network = network_of(tp);
-	u32 mss = tp->mss_cache, threshold = tp->snd_ssthresh;
-	if (!network || !mss)
-		return;
-	window = smaller(window, network->bdp_bytes ? network->bdp_bytes / mss : 2 * threshold);
-	if (2 * window < 3 * threshold)
+	if (window <= tp->snd_ssthresh)
 		return;
 	tp->snd_ssthresh = window;
+	connection->set_ssthresh = window;
 	count(COUNT_TOO_LOW);
 }
 
@@ -72,18 +67,29 @@ INLINE void check_train(struct tcp_sock *tp, struct connection *connection, u64 
 		connection->checked = CHECKED_NOT;
 		lower(tp, segments_in(rate, rtt_us));
 	} else if (segments <= UNPACED && grown_us <= (long)(time_us + spread_of(rtt_min_us))) {
-		// What is paced has the rate of the share, and no queue but its own shows.
-		raise(tp, segments_in(rate, rtt_min_us));
+		// What is paced has the rate of the share, and no queue but its own shows: about this fills the path.
+		u32 fills = segments_in(rate, rtt_min_us);
+		connection->measured_pipe = fills > tp->snd_ssthresh;
+		raise(tp, connection, fills);
 	}
 }
 
-// Takes one acknowledgement of a first flight.
+// What is in flight from here on is the next round.
+INLINE void begin_round(const struct tcp_sock *tp, struct connection *connection)
+{
+	connection->round_end = tp->snd_nxt;
+	connection->round_bytes = tp->snd_nxt - tp->snd_una;
+	connection->queued_us = 0;
+}
+
+// Takes one acknowledgement.
 static __attribute__((noinline)) int check_start(struct sock *sk, struct connection *connection, const struct ack_sample *sample)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	u64 rtt_us = connection->flight_rtt_ns / 1000;
 	u32 sample_us = sample->rtt_us, rtt_min_us = tp->rtt_min.s[0].v;
-	if (BITS(&tp->inet_conn, icsk_ca_state) >= CA_CWR || !rtt_us) {
+	// CUBIC's HyStart has ended slow start where the threshold is another.
+	if (BITS(&tp->inet_conn, icsk_ca_state) >= CA_CWR || !rtt_us || tp->snd_ssthresh != connection->set_ssthresh) {
 		connection->checked = CHECKED_NOT;
 		return 0;
 	}
@@ -91,17 +97,21 @@ static __attribute__((noinline)) int check_start(struct sock *sk, struct connect
 		return 0;
 	if (connection->checked == CHECKED_BY_TRAIN)
 		check_train(tp, connection, rtt_us, sample_us, rtt_min_us);
-	long left = (int)(connection->first_end - tp->snd_una);
-	if (!connection->checked || 2 * left > (long)connection->first_granted * tp->mss_cache)
+	long left = (int)(connection->round_end - tp->snd_una);
+	if (!connection->checked || 2 * left > (long)connection->round_bytes)
 		return 0;
 	if (!connection->queued_us || sample_us < connection->queued_us)
 		connection->queued_us = sample_us;
 	if (left > 0)
 		return 0;
-	connection->checked = CHECKED_NOT;
-	// Where an application wrote it slowly it fills nothing.
-	if (connection->queued_us - rtt_min_us <= spread_of(rtt_min_us) &&
-	    bpf_ktime_get_boot_ns() - connection->flight_ns < 3 * connection->flight_rtt_ns)
-		raise(tp, MOST_SEGMENTS);
+	if (connection->queued_us - rtt_min_us > spread_of(rtt_min_us)) {
+		connection->checked = CHECKED_NOT;
+		return 0;
+	}
+	// What an application wrote slowly fills nothing.
+	if (tp->snd_cwnd >= tp->snd_ssthresh && limits_the_sender(tp))
+		raise(tp, connection, tp->snd_cwnd + (connection->measured_pipe ? tp->snd_cwnd / 4 : tp->snd_cwnd));
+	connection->checked = CHECKED_BY_QUEUE;
+	begin_round(tp, connection);
 	return 0;
 }

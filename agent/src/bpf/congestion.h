@@ -309,6 +309,8 @@ void start_init(u64 *arguments)
 	struct start start = {};
 	if (!plan(tp, connection, next_size(sk, connection), 1, &start, 0))
 		return;
+	// Nothing of ours sees the acknowledgements that would show a threshold to be too low (check.h).
+	start.ssthresh = NO_THRESHOLD;
 	connection->paced |= set(tp, &start);
 	count(COUNT_STARTED);
 }

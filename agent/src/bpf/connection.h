@@ -177,12 +177,17 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		// Of account for congestion controls of ours only.
 		connection->measures = (network->shape == SHAPE_OWN_THRESHOLD || network->shape == SHAPE_OWN_PACED) ? MEASURES_FIRST : MEASURES_NOT;
 		connection->half = network->shape == SHAPE_OWN_PACED ? HALF_WAITING : HALF_NOT;
-		// With an open threshold the start searches by itself.
-		connection->checked = settings->check && network->shape == SHAPE_PACED && !held_back &&
-				      start->cwnd >= UNPACED && start->ssthresh != NO_THRESHOLD;
 		connection->first_granted = start->cwnd;
 		connection->first_end = connection->flight_start + connection->flight_bytes;
 	}
+	// With an open threshold the start searches by itself. Only a first one has segments that leave unpaced.
+	connection->checked = CHECKED_NOT;
+	if (settings->check && network->shape == SHAPE_PACED && !held_back && start->ssthresh != NO_THRESHOLD)
+		connection->checked = first && start->cwnd >= UNPACED ? CHECKED_BY_TRAIN : CHECKED_BY_QUEUE;
+	connection->round_end = connection->flight_start + connection->flight_bytes;
+	connection->round_bytes = connection->flight_bytes;
+	connection->queued_us = 0;
+	connection->set_ssthresh = start->ssthresh;
 	connection->phase = PHASE_FLIGHT;
 	if (share && held_back) {
 		*share = start->cwnd;
@@ -321,6 +326,8 @@ INLINE u32 resume(const struct tcp_sock *tp, struct connection *connection)
 	connection->flight_bytes = (proven + extra) * mss;
 	if (first)
 		connection->first_end = connection->flight_start + connection->flight_bytes;
+	connection->round_end = connection->flight_start + connection->flight_bytes;
+	connection->round_bytes = connection->flight_bytes;
 	connection->phase = PHASE_FLIGHT;
 	return window;
 }

@@ -21,7 +21,7 @@
 #define CAREFUL_RTT_HIGH_PPM 10000000
 
 // The least that a short transfer takes for its share where many share the path, the most segments of such a transfer, and the least
-// threshold of a longer one (spand_proto::start, CROWD_WINDOW).
+// threshold of any (spand_proto::start, CROWD_WINDOW).
 #define CROWD_WINDOW 20
 #define CROWD_LONGEST 100
 #define CROWD_THRESHOLD 25
@@ -97,9 +97,8 @@ PART int aim_at_share(const struct network *network, const struct transfer *tran
 	if (policy->flags & CROWD) {
 		u64 bdp = network->bdp_bytes / mss;
 		u32 most = least(bdp, CROWD_WINDOW);
-		if (!bytes || segments > CROWD_LONGEST) {
-			aim->crowd_threshold = least(bdp, CROWD_THRESHOLD);
-		} else if (share < most) {
+		aim->crowd_threshold = least(bdp, CROWD_THRESHOLD);
+		if (bytes && segments <= CROWD_LONGEST && share < most) {
 			// The smallest window that takes no more flights than the most.
 			u32 flights = ((u32)segments + most - 1) / most;
 			crowd_window = ((u32)segments + flights - 1) / flights;
@@ -236,6 +235,9 @@ PART int pace_start(const struct network *network, const struct transfer *transf
 	}
 	u64 spread = window < share ? share : window;
 	spread -= least(unpaced, spread);
+	// A host without advice has sent twice its initial window by then.
+	if (spread < unpaced)
+		spread = unpaced;
 	if (!(policy->flags & RATE_OF_SHARE)) {
 		u64 time = own;
 		if (window > PAPER_BUCKET)

@@ -130,7 +130,7 @@ enum measures { MEASURES_NOT = 0, MEASURES_FIRST = 1, MEASURES_ON = 2 };
 // Whether half of the first threshold is then sent paced.
 enum half { HALF_NOT = 0, HALF_WAITING = 1, HALF_PACED = 2 };
 
-// What may still correct the first start (check.h).
+// What may still correct a start (check.h).
 enum checked { CHECKED_NOT = 0, CHECKED_BY_TRAIN = 1, CHECKED_BY_QUEUE = 2 };
 
 // The phases of Careful Resume (careful.h): spand_proto::resume::Phase, but for normal congestion control, which all others have as well.
@@ -198,14 +198,18 @@ struct connection {
 	u8 measures; // enum measures
 	u8 half;     // enum half
 	u8 checked;  // enum checked
-	u8 unused[3];
+	u8 measured_pipe; // whether the train has raised the threshold
+	u8 unused[2];
 	u32 pauses; // `pauses` of the settings when it was established
 	u32 growth; // its rule of slow start (growth.h); 0: the kernel's own, or not any more
 	u32 grown; // the window that it made, in segments
 	u32 fraction; // and the part of a segment that belongs to it, in 2^-20
 	struct measured measured;
 	struct train train; // of the first flight
-	u32 queued_us; // the least round trip of that flight's second half
+	u32 round_end; // sequence after what is held against the path now, the first flight to begin with
+	u32 round_bytes;
+	u32 queued_us; // the least round trip of its second half
+	u32 set_ssthresh; // the threshold that we set last
 	struct careful careful;
 	u32 delivered; // `delivered` of the socket at its last acknowledgement
 	u32 threshold; // the threshold before the jump

@@ -55,7 +55,8 @@ pub(super) fn pace(
         let rate = BytesPerSecond(u64::try_from(rate).unwrap_or(u64::MAX));
         Pacing { after_segments: at_once, rate, rtt }
     };
-    let of_share = |time: Micros| paced(beyond(cwnd.max(share)), longer, time);
+    // A host without advice has sent twice its initial window after a round trip.
+    let of_share = |time: Micros| paced(beyond(cwnd.max(share)).max(at_once), longer, time);
     Ok(Some(match rule {
         PacingRule::TokenBucket { .. } => paced(cwnd, longer, longer),
         PacingRule::ShareAfterBurst { .. } => {

@@ -145,7 +145,7 @@ pub fn overflow_bytes(estimate: &Estimate) -> Option<Bytes> {
 pub const CROWD_WINDOW: Segments = Segments(20);
 /// The most segments of a short transfer.
 pub const CROWD_LONGEST: Segments = Segments(100);
-/// The least threshold of one that is longer, or of unknown size.
+/// The least threshold.
 pub const CROWD_THRESHOLD: Segments = Segments(25);
 
 /// What is raised, within what the empty path holds; zero: not at all.
@@ -155,7 +155,7 @@ pub(super) struct Crowd {
     pub(super) share: Segments,
     /// The smallest window that takes no more flights than it.
     pub(super) window: Segments,
-    /// The threshold of a transfer that is not short.
+    /// The least threshold.
     pub(super) threshold: Segments,
 }
 
@@ -173,14 +173,12 @@ impl Crowd {
             TransferSize::Known(bytes) | TransferSize::Usual(bytes) => bytes.segments_ceil(request.mss),
             TransferSize::Unknown => Segments(u32::MAX),
         };
-        if size > CROWD_LONGEST {
-            return Self { threshold: CROWD_THRESHOLD.min(bdp), ..Self::default() };
-        }
+        let threshold = CROWD_THRESHOLD.min(bdp);
         let raised = CROWD_WINDOW.min(bdp);
-        if raised <= share {
-            return Self::default();
+        if size > CROWD_LONGEST || raised <= share {
+            return Self { threshold, ..Self::default() };
         }
         let flights = size.0.div_ceil(raised.0).max(1);
-        Self { share: raised, window: Segments(size.0.div_ceil(flights)), threshold: Segments(0) }
+        Self { share: raised, window: Segments(size.0.div_ceil(flights)), threshold }
     }
 }

@@ -23,8 +23,8 @@ use spand_tests::lab::traffic::Plan;
 use spand_tests::product::interrupt;
 
 const SIZES: [u64; 3] = [30_000, 100_000, 1_000_000];
-/// Shares over the right one.
-const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
+/// Shares over the right one that are tried by default.
+const FACTORS: [f64; 6] = [0.1, 0.25, 0.5, 1.0, 2.0, 4.0];
 
 /// The host, and what its advised connections get.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -78,6 +78,9 @@ struct Arguments {
     /// Only paths whose name has this in it
     #[arg(long, default_value = "")]
     paths: String,
+    /// Shares over the right one
+    #[arg(long, value_delimiter = ',', default_values_t = FACTORS)]
+    shares: Vec<f64>,
     /// Transfers of each size and share
     #[arg(long, default_value_t = 5)]
     rounds: u32,
@@ -143,7 +146,7 @@ fn run(arguments: &Arguments) -> Result<()> {
 fn time(host: Host, name: &str, way: &Way, arguments: &Arguments) -> Result<()> {
     let right = host.share(way);
     let pipe = Host::Bbr.share(way);
-    let shares: Vec<Option<f64>> = [None].into_iter().chain(FACTORS.map(Some)).collect();
+    let shares: Vec<Option<f64>> = [None].into_iter().chain(arguments.shares.iter().copied().map(Some)).collect();
     let mut networks = Vec::new();
     for (n, factor) in (0_u8..).zip(&shares) {
         let prefix = IpNet::new(IpAddr::V4(Ipv4Addr::new(198, 18, n, 0)), 24)?;

@@ -347,7 +347,7 @@ fn a_short_transfer_is_not_held_to_the_share_of_a_crowd() {
     };
     // Of the windows that take as many flights as twenty the smallest.
     assert_eq!([20, 30, 70, 100].map(|size| sized(&crowded, size).0), [20, 15, 18, 20]);
-    assert_eq!(sized(&crowded, 100), (20, 20, Some(20)));
+    assert_eq!(sized(&crowded, 100), (20, 25, Some(20)));
     // A longer one starts with its share, and slow start takes it further.
     assert_eq!(sized(&crowded, 101).2, None);
     assert_eq!(sized(&crowded, 2_000), (11, 25, None));
