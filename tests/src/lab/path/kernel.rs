@@ -141,17 +141,38 @@ fn takes_seeds(namespace: &Namespace) -> Result<bool> {
     Ok(String::from_utf8_lossy(&output.context("cannot run `tc`")?.stderr).contains("seed"))
 }
 
-/// The counts of a device's qdiscs. netem's drops are its own and those of what is in it.
+/// The counts of a device's qdiscs.
 fn counts(namespace: &Namespace, device: &str) -> Result<Counts> {
     let output = namespace.command("tc").args(["-s", "-j", "qdisc", "show", "dev", device]).output();
-    let qdiscs: Value = serde_json::from_slice(&output.context("cannot run `tc`")?.stdout)
-        .with_context(|| format!("`tc` shows no qdiscs of {device}"))?;
+    read(&output.context("cannot run `tc`")?.stdout).with_context(|| format!("`tc` shows no path at {device}"))
+}
+
+/// What `tc -s -j qdisc` prints. netem's drops are its own and those of what is in it.
+fn read(printed: &[u8]) -> Result<Counts> {
+    let qdiscs: Value = serde_json::from_slice(printed)?;
     let of = |kind: &str, key: &str| {
         let qdisc = qdiscs.as_array()?.iter().find(|qdisc| qdisc.get("kind").is_some_and(|found| found == kind))?;
         qdisc.get(key)?.as_u64()
     };
     let queue_drops = of("tbf", "drops").unwrap_or(0);
-    let all = of("netem", "drops").with_context(|| format!("{device} has no netem"))?;
+    let all = of("netem", "drops").context("there is no netem")?;
     let delivered = of("netem", "packets").unwrap_or(0);
     Ok(Counts { delivered, queue_drops, other_drops: all.saturating_sub(queue_drops) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bottlenecks_drops_are_no_random_losses() {
+        let inner = r#"{"kind":"pfifo","handle":"100:","parent":"10:1","packets":90,"drops":7}"#;
+        let tbf = r#"{"kind":"tbf","handle":"10:","parent":"1:1","packets":90,"drops":7}"#;
+        let netem = r#"{"kind":"netem","handle":"1:","root":true,"packets":90,"drops":10}"#;
+        let counts = read(format!("[{netem},{inner},{tbf}]").as_bytes()).unwrap();
+        assert_eq!(counts, Counts { delivered: 90, queue_drops: 7, other_drops: 3 });
+        let counts = read(format!("[{netem}]").as_bytes()).unwrap();
+        assert_eq!(counts, Counts { delivered: 90, queue_drops: 0, other_drops: 10 });
+        assert!(read(b"[]").is_err() && read(b"").is_err());
+    }
 }
