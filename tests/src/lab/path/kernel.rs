@@ -6,6 +6,7 @@ use spand_proto::units::BytesPerSecond;
 
 use super::config::{PathConfig, Queue};
 use super::impairments::Impairments;
+use super::seed;
 use crate::lab::namespace::Namespace;
 
 /// A bucket of two packets keeps the bottleneck's rate where a timer is late.
@@ -72,7 +73,6 @@ impl KernelPath {
             is_plain && hop.changes == [None; _],
             "the kernel's parts make no cross traffic, marks and planned changes"
         );
-        let seed = if loss > 0.0 && takes_seeds(edge)? { format!(" seed {}", config.seed) } else { String::new() };
         let netem = |delay: std::time::Duration, loss: f64| {
             // Uniform around the middle, in place of above the delay.
             let half = jitter / 2;
@@ -89,7 +89,7 @@ impl KernelPath {
             line
         };
         clients.tc(&[&format!("qdisc add dev wan0 root handle 1: {}", netem(config.up.hop.delay, 0.0))])?;
-        let mut lines = vec![format!("qdisc add dev {device} root handle 1: {}{seed}", netem(hop.delay, loss))];
+        let mut lines = vec![format!("qdisc add dev {device} root handle 1: {}", netem(hop.delay, loss))];
         let path = |queue| Self { edge: edge.clone(), device: device.to_owned(), clients: clients.clone(), queue };
         let (rate, burst_bytes, inner, queue) = match (policer, hop.rate, hop.queue) {
             // What does not find tokens waits in one place, or is dropped.
@@ -103,6 +103,9 @@ impl KernelPath {
         lines.push(format!("qdisc add dev {device} parent 10:1 handle 100: {inner}"));
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         edge.tc(&lines).context("the kernel needs netem, tbf and fq_codel for paths of its own parts")?;
+        if loss > 0.0 && jitter.is_zero() {
+            edge.enter(|| seed::set(device, hop.delay, DELAYED_MOST, loss, config.seed))?;
+        }
         Ok(path)
     }
 
@@ -133,12 +136,6 @@ impl KernelPath {
     pub fn counts(&self) -> Result<[Counts; 2]> {
         Ok([counts(&self.edge, &self.device)?, counts(&self.clients, "wan0")?])
     }
-}
-
-/// Whether `tc` and the kernel take a seed for netem's dice (iproute2 6.6, Linux 6.6).
-fn takes_seeds(namespace: &Namespace) -> Result<bool> {
-    let output = namespace.command("tc").args(["qdisc", "add", "dev", "lo", "root", "netem", "help"]).output();
-    Ok(String::from_utf8_lossy(&output.context("cannot run `tc`")?.stderr).contains("seed"))
 }
 
 /// The counts of a device's qdiscs.
