@@ -166,6 +166,11 @@ kernels-lab: packages ## The lab's scenarios with real TCP in guests of Debian 1
 	@./scripts/packages $(KERNEL_PACKAGES)
 	./scripts/kernels-lab $(ARGS)
 
+.PHONY: benefit-guests
+benefit-guests: packages ## Where advice might harm, in guests of Debian 13: ARGS="lossy-1 bbr-customers", KERNELS="trixie sid", SEEDS="1 2 3"
+	@./scripts/packages $(KERNEL_PACKAGES)
+	./scripts/benefit-guests $(ARGS)
+
 .PHONY: papers
 papers: packages ## The papers' experiments, in ns-2 or on this kernel, resumable: ARGS="--quick", "--only T1,T3" or "--kernel"
 	@./scripts/packages $(NS_PACKAGES)

@@ -339,6 +339,10 @@ fn flights(family: &'static str, active: bool) -> Scenario {
 const HARM_BYTES: [u64; 5] = [10_000, 30_000, 100_000, 300_000, 1_000_000];
 /// Rounds of those: three seeds have 30 pairs.
 const HARM_ROUNDS: u32 = 10;
+/// Random losses in percent, the part's name, and in thousandths.
+const LOSSES: [(&str, u32); 3] = [("0.3", 3), ("1", 10), ("3", 30)];
+/// Transfers from which the gateway learns there: most of them on advice.
+const HARM_LEARN: u32 = 40;
 /// Rates of two customers of one network in Mbit/s, with the part's name.
 const CUSTOMERS: [(&str, u32, u32); 3] = [("50-4", 50, 4), ("50-6", 50, 6), ("100-16", 100, 16)];
 /// Families, parts, and rates in Mbit/s before and after a change.
@@ -362,7 +366,10 @@ fn harm() -> Vec<Scenario> {
         };
         families.into_iter().zip(hosts).map(on).collect::<Vec<_>>()
     };
-    let mut all = on_each(["lossy", "reno-lossy", "bbr-lossy"], &lossy());
+    let mut all = Vec::new();
+    for loss in LOSSES {
+        all.extend(on_each(["lossy", "reno-lossy", "bbr-lossy"], &lossy(loss)));
+    }
     for customers in CUSTOMERS {
         all.extend(on_each(["customers", "reno-customers", "bbr-customers"], &self::customers(customers)));
     }
@@ -383,23 +390,18 @@ fn harm_with(part: &'static str, sites: Vec<Site>, work: Work) -> Scenario {
         question: Question::Harm,
         congestion_control: CUBIC,
         sites,
-        learn_bytes: (30_000, 2_000_000),
-        learn: LEARN,
+        learn_bytes: (10_000, 1_000_000),
+        learn: HARM_LEARN,
         work,
     }
 }
 
 /// Random loss without a queue, as on wireless links.
-fn lossy() -> Scenario {
-    let mut sites = Vec::new();
-    for thousandths in [3, 10, 30] {
-        for arm in arms(("", &[])) {
-            let path = Way { rough: Some(Rough::Lossy(thousandths)), ..Way::new(20_000, 25, 100) };
-            let case = format!("20 Mbit/s, 50 ms, loss of {} %", f64::from(thousandths) / 10.0);
-            sites.push(site(&case, arm, path, sites.len()));
-        }
-    }
-    harm_with("", sites, Work::Sizes { bytes: &HARM_BYTES, rounds: HARM_ROUNDS })
+fn lossy((part, thousandths): (&'static str, u32)) -> Scenario {
+    let path = Way { rough: Some(Rough::Lossy(thousandths)), ..Way::new(20_000, 25, 100) };
+    let site = |(lane, arm)| site(&format!("20 Mbit/s, 50 ms, loss of {part} %"), arm, path, lane);
+    let sites = arms(("", &[])).enumerate().map(site).collect();
+    harm_with(part, sites, Work::Sizes { bytes: &HARM_BYTES, rounds: HARM_ROUNDS })
 }
 
 /// Two customers of one /24, of different speed. Those of the same speed take turns.

@@ -6,6 +6,7 @@ use spand_proto::units::BytesPerSecond;
 
 use super::config::{PathConfig, Queue};
 use super::impairments::Impairments;
+use super::seed;
 use crate::lab::namespace::Namespace;
 
 /// A bucket of two packets keeps the bottleneck's rate where a timer is late.
@@ -72,7 +73,6 @@ impl KernelPath {
             is_plain && hop.changes == [None; _],
             "the kernel's parts make no cross traffic, marks and planned changes"
         );
-        let seed = if loss > 0.0 && takes_seeds(edge)? { format!(" seed {}", config.seed) } else { String::new() };
         let netem = |delay: std::time::Duration, loss: f64| {
             // Uniform around the middle, in place of above the delay.
             let half = jitter / 2;
@@ -89,7 +89,7 @@ impl KernelPath {
             line
         };
         clients.tc(&[&format!("qdisc add dev wan0 root handle 1: {}", netem(config.up.hop.delay, 0.0))])?;
-        let mut lines = vec![format!("qdisc add dev {device} root handle 1: {}{seed}", netem(hop.delay, loss))];
+        let mut lines = vec![format!("qdisc add dev {device} root handle 1: {}", netem(hop.delay, loss))];
         let path = |queue| Self { edge: edge.clone(), device: device.to_owned(), clients: clients.clone(), queue };
         let (rate, burst_bytes, inner, queue) = match (policer, hop.rate, hop.queue) {
             // What does not find tokens waits in one place, or is dropped.
@@ -103,6 +103,9 @@ impl KernelPath {
         lines.push(format!("qdisc add dev {device} parent 10:1 handle 100: {inner}"));
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         edge.tc(&lines).context("the kernel needs netem, tbf and fq_codel for paths of its own parts")?;
+        if loss > 0.0 && jitter.is_zero() {
+            edge.enter(|| seed::set(device, hop.delay, DELAYED_MOST, loss, config.seed))?;
+        }
         Ok(path)
     }
 
@@ -135,23 +138,38 @@ impl KernelPath {
     }
 }
 
-/// Whether `tc` and the kernel take a seed for netem's dice (iproute2 6.6, Linux 6.6).
-fn takes_seeds(namespace: &Namespace) -> Result<bool> {
-    let output = namespace.command("tc").args(["qdisc", "add", "dev", "lo", "root", "netem", "help"]).output();
-    Ok(String::from_utf8_lossy(&output.context("cannot run `tc`")?.stderr).contains("seed"))
-}
-
-/// The counts of a device's qdiscs. netem's drops are its own and those of what is in it.
+/// The counts of a device's qdiscs.
 fn counts(namespace: &Namespace, device: &str) -> Result<Counts> {
     let output = namespace.command("tc").args(["-s", "-j", "qdisc", "show", "dev", device]).output();
-    let qdiscs: Value = serde_json::from_slice(&output.context("cannot run `tc`")?.stdout)
-        .with_context(|| format!("`tc` shows no qdiscs of {device}"))?;
+    read(&output.context("cannot run `tc`")?.stdout).with_context(|| format!("`tc` shows no path at {device}"))
+}
+
+/// What `tc -s -j qdisc` prints. netem's drops are its own and those of what is in it.
+fn read(printed: &[u8]) -> Result<Counts> {
+    let qdiscs: Value = serde_json::from_slice(printed)?;
     let of = |kind: &str, key: &str| {
         let qdisc = qdiscs.as_array()?.iter().find(|qdisc| qdisc.get("kind").is_some_and(|found| found == kind))?;
         qdisc.get(key)?.as_u64()
     };
     let queue_drops = of("tbf", "drops").unwrap_or(0);
-    let all = of("netem", "drops").with_context(|| format!("{device} has no netem"))?;
+    let all = of("netem", "drops").context("there is no netem")?;
     let delivered = of("netem", "packets").unwrap_or(0);
     Ok(Counts { delivered, queue_drops, other_drops: all.saturating_sub(queue_drops) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bottlenecks_drops_are_no_random_losses() {
+        let inner = r#"{"kind":"pfifo","handle":"100:","parent":"10:1","packets":90,"drops":7}"#;
+        let tbf = r#"{"kind":"tbf","handle":"10:","parent":"1:1","packets":90,"drops":7}"#;
+        let netem = r#"{"kind":"netem","handle":"1:","root":true,"packets":90,"drops":10}"#;
+        let counts = read(format!("[{netem},{inner},{tbf}]").as_bytes()).unwrap();
+        assert_eq!(counts, Counts { delivered: 90, queue_drops: 7, other_drops: 3 });
+        let counts = read(format!("[{netem}]").as_bytes()).unwrap();
+        assert_eq!(counts, Counts { delivered: 90, queue_drops: 0, other_drops: 10 });
+        assert!(read(b"[]").is_err() && read(b"").is_err());
+    }
 }

@@ -13,6 +13,7 @@ mod impairments;
 mod ip;
 mod kernel;
 mod link;
+mod seed;
 
 pub use config::{
     CHANGES_MAX, DelayChange, FURTHER_MAX, Hop, LinkConfig, PathConfig, Queue, RateChange, parse_delay, parse_rate,
