@@ -61,7 +61,7 @@ fn voices(slice: WindowSlice<'_>) -> SmallVec<[f64; 32]> {
 }
 
 /// Puts the values in order; the middle one, of an even number the larger.
-fn median(values: &mut [f64]) -> Option<f64> {
+pub(super) fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }

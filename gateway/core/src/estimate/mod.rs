@@ -9,6 +9,7 @@ mod own_tap;
 mod probe;
 mod remotes;
 mod robust;
+mod sources;
 mod votes;
 
 #[cfg(test)]
@@ -18,7 +19,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
-use spand_proto::estimate::{Confidence, Estimate, RuleKind};
+use spand_proto::estimate::{Confidence, Estimate, Mark, RuleKind};
 use spand_proto::network::Network;
 use spand_proto::opening::Opening;
 use spand_proto::start::DEFAULT_INITIAL_WINDOW;
@@ -168,12 +169,24 @@ pub(crate) fn of_counted(
     if let Some(too_few) = too_few {
         let enough = counts.samples.saturating_add(counts.lower_bounds) >= config.min_samples
             && counts.connections_in_all >= config.min_connections;
-        let bound = if enough && rule.gives_bounds() { Bound::of(slice, config) } else { None };
+        let window = || remotes::attested(slice.contributions, beyond_initial_window);
+        let bound = if enough && rule.gives_bounds() { Bound::of(slice, config, window()) } else { None };
         let bound = bound.ok_or(too_few)?;
         return Ok(Estimate { bdp: live.bdp(slice.rtt().min), ..at_least(network, slice, bound, now, (config, rule)) });
     }
     let refreshed = record.newest_sample.filter(|newest| now.since(*newest) <= config.max_age);
     let refreshed = refreshed.ok_or(NoEstimate::Expired)?;
+    if rule.gives_bounds()
+        && sources::loses_at_random(slice)
+        && let Some(bound) = Bound::of(slice, config, remotes::carried(slice.contributions))
+    {
+        return Ok(Estimate {
+            bdp: live.bdp(slice.rtt().min),
+            refreshed,
+            mark: Some(Mark::RandomLoss),
+            ..at_least(network, slice, bound, now, (config, rule))
+        });
+    }
     let share = rule.share(slice).ok_or(NoEstimate::TooFewSamples)?;
     Ok(Estimate {
         network,
@@ -193,6 +206,7 @@ pub(crate) fn of_counted(
         refreshed,
         confidence: confidence(slice, now.since(refreshed), config.max_age),
         rule: rule.kind().of_share(),
+        mark: None,
     })
 }
 
@@ -213,16 +227,15 @@ pub(crate) fn says_something(part: &Contribution) -> bool {
     part.samples > 0 || beyond_initial_window(part).is_some()
 }
 
+/// A lower bound beyond the initial window: up to that every connection starts in any case.
 fn beyond_initial_window(part: &Contribution) -> Option<Window> {
     let least = Window::from_segments(DEFAULT_INITIAL_WINDOW, part.mss);
     part.largest_bound.filter(|bound| *bound > least)
 }
 
 impl Bound {
-    /// The largest that two addresses attest, of lower bounds beyond the initial window: up to that every connection starts in any case.
-    /// None where these and the few samples that there are
-    /// are fewer than samples are wanted.
-    fn of(slice: WindowSlice<'_>, config: &WindowConfig) -> Option<Self> {
+    /// That of `window`. None where bounds and samples are fewer than samples are wanted.
+    fn of(slice: WindowSlice<'_>, config: &WindowConfig, window: Option<Window>) -> Option<Self> {
         let parts = || slice.contributions.iter().filter(|part| says_something(part));
         let bounds =
             parts().fold(0, |sum: u32, part| sum.saturating_add(part.lower_bounds).saturating_add(part.samples));
@@ -234,8 +247,7 @@ impl Bound {
             return None;
         }
         let newest = parts().next_back()?;
-        let window = remotes::attested(slice.contributions, beyond_initial_window)?;
-        Some(Self { window, mss: newest.mss, bounds, connections, newest: newest.bucket })
+        Some(Self { window: window?, mss: newest.mss, bounds, connections, newest: newest.bucket })
     }
 }
 
@@ -268,6 +280,7 @@ fn at_least(
         refreshed,
         confidence: confidence_of_bound(bounds, now.since(refreshed), config.max_age),
         rule: rule.kind().of_share(),
+        mark: None,
     }
 }
 

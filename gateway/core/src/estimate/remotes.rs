@@ -54,24 +54,37 @@ pub(super) fn attested(
     contributions: &[Contribution],
     value: impl Fn(&Contribution) -> Option<Window>,
 ) -> Option<Window> {
-    let mut first: Option<(IpAddr, Window)> = None;
-    let mut second = None;
-    let named = contributions.iter().filter_map(|part| address(part).zip(value(part)));
-    for (address, bound) in named {
+    let (first, second) = two_largest(contributions.iter().filter_map(|part| address(part).zip(value(part))));
+    if are_several(contributions.iter()) { second } else { first }
+}
+
+/// The largest window that two addresses carried without loss, a loss's sample among them; where only one is known, two connections.
+pub(super) fn carried(contributions: &[Contribution]) -> Option<Window> {
+    let value = |part: &Contribution| part.largest_bound.map(|bound| larger(part.carried, bound)).or(part.carried);
+    if are_several(contributions.iter()) {
+        return attested(contributions, value);
+    }
+    two_largest(contributions.iter().filter_map(|part| part.source.zip(value(part)))).1
+}
+
+/// The largest value, and the largest of all others than who gave that one.
+fn two_largest<T: PartialEq>(named: impl Iterator<Item = (T, Window)>) -> (Option<Window>, Option<Window>) {
+    let (mut first, mut second) = (None::<(T, Window)>, None);
+    for (who, value) in named {
         first = match first {
-            Some((holder, most)) if holder == address => Some((holder, larger(Some(most), bound))),
-            Some((_, most)) if bound > most => {
+            Some((holder, most)) if holder == who => Some((holder, larger(Some(most), value))),
+            Some((_, most)) if value > most => {
                 second = Some(most);
-                Some((address, bound))
+                Some((who, value))
             }
             Some(kept) => {
-                second = Some(larger(second, bound));
+                second = Some(larger(second, value));
                 Some(kept)
             }
-            None => Some((address, bound)),
+            None => Some((who, value)),
         };
     }
-    if are_several(contributions.iter()) { second } else { first.map(|(_, bound)| bound) }
+    (first.map(|(_, value)| value), second)
 }
 
 /// Whether samples came from more than one address.

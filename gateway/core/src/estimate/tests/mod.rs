@@ -1,6 +1,7 @@
 //! The rules on windows whose answer is known, and the loop in which the plain average ratchets down.
 
 mod hostile;
+mod marks;
 mod opening;
 mod robust;
 
