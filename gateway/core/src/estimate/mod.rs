@@ -187,7 +187,9 @@ pub(crate) fn of_counted(
             ..at_least(network, slice, bound, now, (config, rule))
         });
     }
-    let share = rule.share(slice).ok_or(NoEstimate::TooFewSamples)?;
+    let Shown { share, mark, fell } = Shown::of(slice, rule).ok_or(NoEstimate::TooFewSamples)?;
+    let losses = fell.unwrap_or(slice);
+    let backed = fell.map_or(counts.loss_connections, |fell| Counts::of(fell).loss_connections);
     Ok(Estimate {
         network,
         share,
@@ -197,17 +199,42 @@ pub(crate) fn of_counted(
         rtt_mean: slice.rtt_mean(),
         samples: counts.samples,
         connections: counts.connections,
-        loss_connections: counts.loss_connections,
+        loss_connections: if mark.is_none() { backed } else { 0 },
         losses: slice.losses(),
-        loss_window: loss_window(slice),
+        loss_window: if mark.is_none() { loss_window(losses) } else { None },
         opening: rule.opening(slice, live, now),
         buffer: buffer::buffer(slice, record.bucket),
         bdp: live.bdp(slice.rtt().min),
         refreshed,
         confidence: confidence(slice, now.since(refreshed), config.max_age),
         rule: rule.kind().of_share(),
-        mark: None,
+        mark,
     })
+}
+
+/// The share that a window shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown<'a> {
+    share: Window,
+    /// Why no loss backs it.
+    mark: Option<Mark>,
+    /// Where the path fell, the contributions since.
+    fell: Option<WindowSlice<'a>>,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn of(slice: WindowSlice<'a>, rule: &dyn Rule) -> Option<Self> {
+        let share = rule.share(slice)?;
+        if !rule.gives_bounds() {
+            return Some(Self { share, mark: None, fell: None });
+        }
+        if let Some((share, fell)) = sources::fallen(slice, share) {
+            return Some(Self { share, mark: None, fell: Some(fell) });
+        }
+        let lower = sources::lower_part(slice);
+        let share = lower.filter(|lower| *lower < share).unwrap_or(share);
+        Some(Self { share, mark: lower.map(|_| Mark::AddressesDiffer), fell: None })
+    }
 }
 
 /// What a network carries at least, where too few samples show what it carries at most: a lower bound on the share.

@@ -54,37 +54,58 @@ pub(super) fn attested(
     contributions: &[Contribution],
     value: impl Fn(&Contribution) -> Option<Window>,
 ) -> Option<Window> {
-    let (first, second) = two_largest(contributions.iter().filter_map(|part| address(part).zip(value(part))));
-    if are_several(contributions.iter()) { second } else { first }
+    let Two { first, second } = Two::of(contributions.iter().filter_map(|part| address(part).zip(value(part))));
+    if are_several(contributions.iter()) { second } else { first.map(|(_, most)| most) }
 }
 
 /// The largest window that two addresses carried without loss, a loss's sample among them; where only one is known, two connections.
 pub(super) fn carried(contributions: &[Contribution]) -> Option<Window> {
-    let value = |part: &Contribution| part.largest_bound.map(|bound| larger(part.carried, bound)).or(part.carried);
     if are_several(contributions.iter()) {
-        return attested(contributions, value);
+        return attested(contributions, carried_by);
     }
-    two_largest(contributions.iter().filter_map(|part| part.source.zip(value(part)))).1
+    Two::of(contributions.iter().filter_map(|part| part.source.zip(carried_by(part)))).second
+}
+
+/// The largest window that a contribution shows as carried.
+pub(super) fn carried_by(part: &Contribution) -> Option<Window> {
+    part.largest_bound.map(|bound| larger(part.carried, bound)).or(part.carried)
 }
 
 /// The largest value, and the largest of all others than who gave that one.
-fn two_largest<T: PartialEq>(named: impl Iterator<Item = (T, Window)>) -> (Option<Window>, Option<Window>) {
-    let (mut first, mut second) = (None::<(T, Window)>, None);
-    for (who, value) in named {
-        first = match first {
+#[derive(Debug)]
+pub(super) struct Two<T> {
+    first: Option<(T, Window)>,
+    pub(super) second: Option<Window>,
+}
+
+impl<T> Default for Two<T> {
+    fn default() -> Self {
+        Self { first: None, second: None }
+    }
+}
+
+impl<T: PartialEq> Two<T> {
+    fn of(named: impl Iterator<Item = (T, Window)>) -> Self {
+        named.fold(Self::default(), |mut two, (who, value)| {
+            two.add(who, value);
+            two
+        })
+    }
+
+    pub(super) fn add(&mut self, who: T, value: Window) {
+        self.first = match self.first.take() {
             Some((holder, most)) if holder == who => Some((holder, larger(Some(most), value))),
             Some((_, most)) if value > most => {
-                second = Some(most);
+                self.second = Some(most);
                 Some((who, value))
             }
             Some(kept) => {
-                second = Some(larger(second, value));
+                self.second = Some(larger(self.second, value));
                 Some(kept)
             }
             None => Some((who, value)),
         };
     }
-    (first.map(|(_, value)| value), second)
 }
 
 /// Whether samples came from more than one address.

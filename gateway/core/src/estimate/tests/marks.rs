@@ -86,3 +86,101 @@ fn one_address_neither_makes_losses_random_nor_takes_the_mark_away() {
     lose(&mut random, (200, 66), 5_000.0, 0.0);
     assert_near(random.estimate().unwrap().share.segments_f64(MSS), 80.0);
 }
+
+// Addresses that differ.
+
+/// Losses at these windows of hosts 0 to N, three each.
+fn of_hosts(windows: &[f64]) -> Path {
+    let mut path = Path::new(RuleKind::Robust);
+    for n in 0..3_u64 {
+        for (host, window) in (0_u8..).zip(windows) {
+            lose(&mut path, (10 * u64::from(host) + n, host), *window, 0.5);
+        }
+        path.wait(Micros::from_secs(4));
+    }
+    path
+}
+
+fn differing(windows: &[f64]) -> Option<f64> {
+    let estimate = of_hosts(windows).estimate().unwrap();
+    assert!(estimate.mark.is_none_or(|mark| mark == Mark::AddressesDiffer));
+    assert_eq!(estimate.loss_connections == 0 && estimate.loss_window.is_none(), estimate.mark.is_some());
+    estimate.mark.map(|_| estimate.share.segments_f64(MSS))
+}
+
+#[test]
+fn addresses_with_shares_far_apart_give_that_of_the_lower_ones_and_no_threshold() {
+    assert_near(differing(&[6.0, 60.0]).unwrap(), 6.0);
+    assert_near(differing(&[6.0, 6.0, 60.0]).unwrap(), 6.0);
+    assert_near(differing(&[6.0, 60.0, 8.0, 66.0]).unwrap(), 8.0);
+    assert_near(differing(&[6.0, 60.0, 6.0, 62.0, 7.0, 64.0, 6.0, 66.0]).unwrap(), 6.0);
+}
+
+#[test]
+fn addresses_that_agree_keep_their_threshold() {
+    assert_eq!(differing(&[20.0, 45.0]), None);
+    assert_eq!(differing(&[20.0, 30.0, 40.0, 35.0]), None);
+    // An address with two samples has no share.
+    let mut path = of_hosts(&[20.0, 22.0]);
+    lose(&mut path, (50, 5), 90.0, 0.5);
+    lose(&mut path, (51, 5), 90.0, 0.5);
+    assert_eq!(path.estimate().unwrap().mark, None);
+}
+
+#[test]
+fn one_address_of_six_makes_no_others_differ_and_of_three_it_lowers_them_by_half_at_most() {
+    for lie in [0.1, 0.5, 2.0, 10.0, 1e4] {
+        assert_eq!(differing(&[20.0, 24.0, 18.0, 22.0, 20.0, 20.0 * lie]), None, "{lie}");
+        assert!(differing(&[20.0, 20.0, 20.0 * lie]).is_none_or(|share| share >= 10.0), "{lie}");
+        assert!(differing(&[20.0, 20.0, 20.0, 20.0 * lie]).is_none_or(|share| share >= 10.0), "{lie}");
+    }
+}
+
+// A path that fell.
+
+/// A path that carried 60 for two minutes, then what `since` gives of hosts at these windows, one each two seconds.
+fn fell(since: &[(u8, f64)]) -> Path {
+    let mut path = Path::new(RuleKind::Robust);
+    for n in 0..120 {
+        lose(&mut path, (n, (n % 5) as u8), 60.0, 0.5);
+        path.wait(Micros::from_secs(1));
+    }
+    path.wait(Micros::from_secs(10));
+    for (n, (host, window)) in (200..).zip(since) {
+        lose(&mut path, (n, *host), *window, 0.5);
+        path.wait(Micros::from_secs(2));
+    }
+    path
+}
+
+#[test]
+fn the_first_losses_of_two_addresses_bring_down_a_share_whose_path_fell() {
+    let estimate = fell(&[(1, 12.0), (2, 14.0)]).estimate().unwrap();
+    assert_near(estimate.share.segments_f64(MSS), 14.0);
+    assert_near(estimate.loss_window.unwrap().segments_f64(MSS), 13.0);
+    assert_eq!((estimate.loss_connections, estimate.mark), (2, None));
+    // And stay so while the samples before it age.
+    let mut path = fell(&[(1, 12.0), (2, 14.0)]);
+    path.wait(Micros::from_secs(40));
+    lose(&mut path, (300, 1), 12.0, 0.5);
+    assert!(path.share() < 15.0, "{}", path.share());
+}
+
+#[test]
+fn one_address_of_several_does_not_bring_it_down() {
+    for since in [&[(1, 12.0)][..], &[(1, 12.0), (1, 12.0), (1, 2.0), (1, 2.0)], &[(1, 12.0), (2, 40.0)]] {
+        let share = fell(since).share();
+        assert!(share > 50.0, "{since:?}: {share}");
+    }
+    let lied = fell(&[(1, 12.0), (2, 14.0), (66, 1.0)]).share();
+    assert!((12.0..=14.0).contains(&lied), "{lied}");
+    let lied = fell(&[(1, 12.0), (2, 14.0), (66, 5_000.0)]).share();
+    assert!((12.0..=14.0).contains(&lied), "one that carried more does not hold it up: {lied}");
+}
+
+#[test]
+fn what_two_addresses_carried_since_is_no_fall() {
+    let mut path = fell(&[(1, 12.0), (2, 14.0)]);
+    path.add_all(&[(EndSlowStart, 44.0, 3), (EndSlowStart, 50.0, 4)]);
+    assert!(path.share() > 50.0, "{}", path.share());
+}

@@ -106,7 +106,7 @@ fn assert_near(value: f64, expected: f64) {
     assert!((value - expected).abs() < 1e-6, "{value} instead of {expected}");
 }
 
-use SampleReason::{End, EndAppLimited, EndReceiverLimited, FirstFlight, Loss};
+use SampleReason::{End, EndAppLimited, EndReceiverLimited, EndSlowStart, FirstFlight, Loss};
 
 #[test]
 fn the_plain_average_keeps_fractions() {
