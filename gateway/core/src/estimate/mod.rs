@@ -4,6 +4,7 @@
 //! for every rule. Each function here is pure: the same window at the same moment gives the same bits.
 
 mod buffer;
+mod load;
 mod opening;
 mod own_tap;
 mod probe;
@@ -176,6 +177,19 @@ pub(crate) fn of_counted(
     }
     let refreshed = record.newest_sample.filter(|newest| now.since(*newest) <= config.max_age);
     let refreshed = refreshed.ok_or(NoEstimate::Expired)?;
+    let (kept, kept_counts);
+    let (mut slice, mut counts, mut past_load) = (slice, counts, false);
+    if rule.gives_bounds()
+        && let Some(of_now) = load::of_now(slice, record.bucket, now)
+    {
+        kept = of_now;
+        let others = WindowSlice { contributions: &kept, ..slice };
+        kept_counts = Counts::of(others);
+        past_load = kept_counts.samples < config.min_samples || kept_counts.connections < config.min_connections;
+        if !past_load {
+            (slice, counts) = (others, &kept_counts);
+        }
+    }
     if rule.gives_bounds()
         && sources::loses_at_random(slice)
         && let Some(bound) = Bound::of(slice, config, remotes::carried(slice.contributions))
@@ -188,6 +202,7 @@ pub(crate) fn of_counted(
         });
     }
     let Shown { share, mark, fell } = Shown::of(slice, rule).ok_or(NoEstimate::TooFewSamples)?;
+    let mark = if past_load { Some(Mark::PastLoad) } else { mark };
     let losses = fell.unwrap_or(slice);
     let backed = fell.map_or(counts.loss_connections, |fell| Counts::of(fell).loss_connections);
     Ok(Estimate {

@@ -184,3 +184,55 @@ fn what_two_addresses_carried_since_is_no_fall() {
     path.add_all(&[(EndSlowStart, 44.0, 3), (EndSlowStart, 50.0, 4)]);
     assert!(path.share() > 50.0, "{}", path.share());
 }
+
+// Samples of a load that is gone.
+
+/// Says that so many senders were limited by their windows for the whole of the bucket of now.
+fn crowd(path: &mut Path, senders: u32) {
+    // 100 round trips of 100 ms in 10 s.
+    let bucket = path.record.bucket_at(path.now, &path.config).unwrap();
+    bucket.rtt.add(RTT);
+    bucket.window_limited = 100 * senders;
+}
+
+/// Lone transfers that reach 50, before a burst of `senders` that lose at 12, and after.
+fn around_a_burst(before: u64, senders: u32, after: u64) -> Path {
+    let mut path = Path::new(RuleKind::Robust);
+    let lone = |path: &mut Path, first: u64, count: u64| {
+        for n in first..first + count {
+            lose(path, (n, (n % 5) as u8), 50.0, 0.5);
+            crowd(path, 1);
+            path.wait(Micros::from_secs(10));
+        }
+    };
+    lone(&mut path, 0, before);
+    for n in 100..130 {
+        lose(&mut path, (n, (n % 5) as u8), 12.0, 0.5);
+    }
+    crowd(&mut path, senders);
+    path.wait(Micros::from_secs(20));
+    lone(&mut path, 200, after);
+    path
+}
+
+#[test]
+fn samples_of_a_burst_do_not_set_the_share_of_lone_transfers_after_it() {
+    for (before, after) in [(5, 0), (0, 5), (3, 3)] {
+        let estimate = around_a_burst(before, 40, after).estimate().unwrap();
+        assert_near(estimate.share.segments_f64(MSS), 50.0);
+        assert_eq!((estimate.mark, u64::from(estimate.samples)), (None, before + after));
+    }
+    let as_many = around_a_burst(5, 3, 0).estimate().unwrap();
+    assert!(as_many.share.segments_f64(MSS) < 20.0, "three senders are no crowd: {as_many:?}");
+}
+
+#[test]
+fn a_burst_alone_is_marked_once_it_is_gone_and_not_while_it_lasts() {
+    let gone = around_a_burst(0, 40, 0);
+    let estimate = gone.estimate().unwrap();
+    assert_eq!((estimate.mark, estimate.loss_connections, estimate.loss_window), (Some(Mark::PastLoad), 0, None));
+    assert_near(estimate.share.segments_f64(MSS), 12.0);
+    let mut lasts = gone;
+    crowd(&mut lasts, 20);
+    assert_eq!(lasts.estimate().unwrap().mark, None);
+}
