@@ -65,6 +65,9 @@ export const unixS = (at) => Date.parse(at) / 1000;
 /** A network's share. */
 export const atLeast = (one) => `${one.is_lower_bound ? "≥ " : ""}${segments(one.wc_segments)}`;
 
+/** Why no loss backs a share, after other facts about it. */
+export const marked = (one) => (one.mark === null ? "" : `, ${words(one.mark)}`);
+
 /** A signed difference in percent. */
 export const change = (value) => (known(value) ? `${value > 0 ? "+" : value < 0 ? "−" : ""}${three.format(Math.abs(value))}${NB}%` : "–");
 
@@ -77,6 +80,8 @@ const WORDS = {
   untimed: "packets without a time", unordered: "packets out of order in time",
   no_estimate: "no estimate yet", stale: "samples too old", no_rtt: "no round-trip time",
   rtt_mismatch: "RTT differs too much", mss_zero: "no MSS", empty_transfer: "no bytes", no_opening: "no threshold by live senders",
+  // why no loss backs a share
+  random_loss: "loss: random", addresses_differ: "addresses: differ", past_load: "load: past",
   // origins of a sample
   loss: "packet loss", ecn: "ECN mark", end: "end of transfer", end_app_limited: "end, application-limited",
   first_flight: "lost first flight", rate: "delivery rate", carried: "delivery rate after a loss in slow start", end_slow_start: "end in slow start",

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use strum::{Display, IntoStaticStr, VariantArray};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::network::Network;
 use crate::opening::Opening;
@@ -48,6 +48,40 @@ pub struct Estimate {
     pub confidence: Confidence,
     /// The rule that made it.
     pub rule: RuleKind,
+    /// Why no loss backs it although some were seen.
+    pub mark: Option<Mark>,
+}
+
+/// Why no loss backs an estimate although losses gave samples: where it bounds a slow start, that is no evidence to end it.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Display, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum Mark {
+    /// Losses come at any window and without a queue: the share is what was carried at least.
+    RandomLoss,
+    /// The addresses have shares far apart: it is that of the lower ones.
+    AddressesDiffer,
+    /// The samples met several times the senders of now.
+    PastLoad,
+}
+
+impl Mark {
+    /// Its stable name.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// What it says, for people.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::RandomLoss => {
+                "loss: random (at any window and without a queue), so that it is what was carried at least"
+            }
+            Self::AddressesDiffer => "addresses: differ, so that it is that of the lower ones",
+            Self::PastLoad => "load: past (the samples met several times the senders of now)",
+        }
+    }
 }
 
 impl Estimate {

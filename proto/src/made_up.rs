@@ -24,5 +24,6 @@ pub fn estimate(network: Network, share: Window, refreshed: Timestamp) -> Estima
         refreshed,
         confidence: Confidence::new(0.9),
         rule: RuleKind::Robust,
+        mark: None,
     }
 }

@@ -71,6 +71,7 @@ impl Case {
             refreshed: now,
             confidence: Confidence::new(1.0),
             rule: RuleKind::Robust,
+            mark: None,
         }
     }
 

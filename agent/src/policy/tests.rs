@@ -32,6 +32,7 @@ fn advice(share: u32) -> Advice {
         refreshed: NOW,
         confidence: Confidence::new(0.5),
         rule: RuleKind::Probe,
+        mark: None,
     };
     Advice { estimate, lease: None, expires: NOW.after(Micros::from_secs(60)) }
 }

@@ -199,9 +199,10 @@ fn estimate(advice: Option<&Advice>, within: Option<Network>, now: Timestamp) ->
     let (share, age) = (advice.estimate.share.segments_f64(*mss), advice.estimate.age(now).as_secs_f64());
     let own = within.map_or_else(String::new, |within| format!(" (advice of its own in {within})"));
     let least = if advice.estimate.is_lower_bound { "at least " } else { "" };
+    let mark = advice.estimate.mark.map_or_else(String::new, |mark| format!("; {}", mark.sentence()));
     let about = format!(
         "{network}{own}: share {least}{share:.1} segments (MSS {}), {rtt}; {samples} samples from {connections} connections, \
-         {loss_connections} with packet loss; newest sample {age:.1} s ago; rule {rule}",
+         {loss_connections} with packet loss; newest sample {age:.1} s ago; rule {rule}{mark}",
         mss.0
     );
     if advice.expires <= now {

@@ -31,6 +31,7 @@ fn estimate(network: &str, lifetime_s: u64) -> UpdateEvent {
             refreshed: at(0),
             confidence: Confidence::new(0.5),
             rule: RuleKind::Probe,
+            mark: None,
         },
         lifetime: Micros::from_secs(lifetime_s),
         lease: None,

@@ -3,7 +3,7 @@
 import { get, latest, prefixPath } from "/dashboard/api.js";
 import { chart, extremes } from "/dashboard/chart.js";
 import { card, h, say, section, table } from "/dashboard/dom.js";
-import { age, atLeast, bits, bytes, called, count, moment, ms, part, segments, unixS, words } from "/dashboard/format.js";
+import { age, atLeast, bits, bytes, called, count, marked, moment, ms, part, segments, unixS, words } from "/dashboard/format.js";
 import { listen } from "/dashboard/live.js";
 
 /** Sizes for which advice is shown, in bytes; the last is not known. */
@@ -48,7 +48,7 @@ export function network(failed, prefix) {
     const why = one.no_estimate_message;
     mss = one.mss_bytes ?? mss;
     cards.share.show(one.wc_segments === null ? "no estimate" : atLeast(one),
-      one.wc_segments === null ? why : `${bytes(one.wc_bytes)}, rule ${one.rule}`, one.wc_segments === null ? "warn" : null);
+      one.wc_segments === null ? why : `${bytes(one.wc_bytes)}, rule ${one.rule}${marked(one)}`, one.wc_segments === null ? "warn" : null);
     cards.rtt.show(ms(one.rtt_mean_ms), `smallest ${ms(one.rtt_min_ms)}`);
     cards.confidence.show(part(one.confidence), `${count(one.connections)} connections`);
     cards.samples.show(count(one.samples), `and ${count(one.lower_bounds)} lower bounds`);

@@ -2,7 +2,7 @@
 
 import { get, prefixPath } from "/dashboard/api.js";
 import { h, mark, say, svg } from "/dashboard/dom.js";
-import { age, atLeast, bits, bytes, called, count, ms, part, short, unixS, words } from "/dashboard/format.js";
+import { age, atLeast, bits, bytes, called, count, marked, ms, part, short, unixS, words } from "/dashboard/format.js";
 import { listen } from "/dashboard/live.js";
 import { rows } from "/dashboard/rows.js";
 
@@ -136,7 +136,7 @@ function fill(row, one) {
   const mss = one.mss_bytes ?? 1448;
   say(cells[2], one.wc_segments === null ? words(one.no_estimate) : atLeast(one));
   mark(cells[2], "class", one.wc_segments === null ? "n none" : "n");
-  mark(cells[2], "title", one.wc_bytes === null ? one.no_estimate_message : bytes(one.wc_bytes));
+  mark(cells[2], "title", one.wc_bytes === null ? one.no_estimate_message : bytes(one.wc_bytes) + marked(one));
   const quartiles = trend?.wc_quartiles_bytes;
   say(cells[3], quartiles ? `${count(quartiles[0] / mss)}–${count(quartiles[1] / mss)}` : "–");
   draw(cells[4], trend, "wc_bytes");

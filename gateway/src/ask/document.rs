@@ -40,7 +40,9 @@ const NETWORKS: [Field; 14] = [
     (Column::number("conns", 11), 6, |n| shown(&n["connections"])),
     (Column::number("age\ns", 8), 5, |n| decimals(&n["age_s"], 0)),
     (Column::text("name", 4), 20, called),
-    (Column::text("no estimate", 0), 19, |n| n["no_estimate"].as_str().unwrap_or_default().replace('_', " ")),
+    (Column::text("no estimate\nor mark", 0), 19, |n| {
+        n["no_estimate"].as_str().or(n["mark"].as_str()).unwrap_or_default().replace('_', " ")
+    }),
 ];
 
 const AGENTS: [Field; 13] = [
@@ -103,13 +105,14 @@ const STATUS: [(&str, Cell); 19] = [
     ("agents", |s| shown(&s["agents"])),
 ];
 
-const NETWORK: [(&str, Cell); 29] = [
+const NETWORK: [(&str, Cell); 30] = [
     ("network", |n| shown(&n["prefix"])),
     ("name", |n| shown(&n["name"])),
     ("AS number", |n| shown(&n["as_number"])),
     ("AS organisation", |n| shown(&n["as_organisation"])),
     ("Wc, segments", share),
     ("Wc, bytes", |n| decimals(&n["wc_bytes"], 0)),
+    ("mark", |n| shown(&n["mark"])),
     ("confidence", |n| decimals(&n["confidence"], 2)),
     ("no estimate", |n| shown(&n["no_estimate_message"])),
     ("rule", |n| shown(&n["rule"])),

@@ -93,6 +93,8 @@ pub struct NetworkRow {
     pub as_number: Option<u32>,
     /// The organisation of that.
     pub as_organisation: Option<String>,
+    /// Why no loss backs the share although losses gave samples.
+    pub mark: Option<&'static str>,
     /// What one more connection may open with; no column.
     #[serde(skip)]
     pub opening: Option<OpeningDocument>,
@@ -136,6 +138,7 @@ impl NetworkRow {
             time: rfc3339_ns(now),
             buffer_bytes: estimate.and_then(|estimate| estimate.buffer).map(whole_bytes),
             is_lower_bound: estimate.map(|estimate| estimate.is_lower_bound),
+            mark: estimate.and_then(|estimate| Some(estimate.mark?.name())),
             no_sample: traffic.and_then(|traffic| traffic.no_sample(Some(view))).map(Reason::name),
             out_bytes: passed.outbound.bytes,
             out_bps: throughput_bps(Bytes(passed.outbound.bytes), span),

@@ -29,6 +29,7 @@ impl Estimate {
             opening: self.opening.map(|opening| opening.to_wire(now)),
             buffer_bytes: self.buffer.map(Window::bytes),
             bdp_bytes: self.bdp.map(Window::bytes),
+            mark: self.mark.map(|mark| mark.to_string()),
         }
     }
 
@@ -60,6 +61,8 @@ impl Estimate {
             refreshed: now.before(Micros(message.age_us)),
             confidence: Confidence::new(message.confidence),
             rule: rule.map_err(|source| WireError::Rule { field: "rule", source })?,
+            // One of a newer gateway has the same effect: no loss backs the estimate.
+            mark: message.mark.as_deref().and_then(|mark| mark.parse().ok()),
         })
     }
 }

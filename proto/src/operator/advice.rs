@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use crate::estimate::Estimate;
+use crate::estimate::{Estimate, Mark};
 use crate::network::Network;
 use crate::query::{Advice, Answer};
 use crate::start::{Account, Bound, Limit, Mode, Pacing, RefusalReason, RttCheck, Start};
@@ -33,6 +33,7 @@ struct EstimateDocument {
     samples: u32,
     connections: u32,
     is_lower_bound: bool,
+    mark: Option<&'static str>,
     loss_connections: u32,
     losses: u64,
     loss_window_bytes: Option<f64>,
@@ -121,6 +122,7 @@ impl EstimateDocument {
             samples: estimate.samples,
             connections: estimate.connections,
             is_lower_bound: estimate.is_lower_bound,
+            mark: estimate.mark.map(Mark::name),
             loss_connections: estimate.loss_connections,
             losses: estimate.losses,
             loss_window_bytes: estimate.loss_window.map(Window::bytes),

@@ -206,6 +206,7 @@ pub(crate) fn estimate(network: &str, share: u32, lifetime_s: u64) -> EstimateUp
             refreshed: NOW,
             confidence: Confidence::new(0.5),
             rule: RuleKind::Probe,
+            mark: None,
         },
         lifetime: Micros::from_secs(lifetime_s),
         lease: None,

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use smallvec::SmallVec;
 use spand_proto::units::{Micros, Window};
 
+use super::load;
 use crate::types::ConnectionId;
 use crate::window::bucket::QueueSum;
 use crate::window::record::WindowSlice;
@@ -61,17 +62,12 @@ fn voices(slice: WindowSlice<'_>) -> SmallVec<[f64; 32]> {
 }
 
 /// Puts the values in order; the middle one, of an even number the larger.
-fn median(values: &mut [f64]) -> Option<f64> {
+pub(super) fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
 
-/// Senders that their window limits at a time, at least one: the round trips that they spent over the time that passed, of the busiest bucket
-/// (Little's law).
+/// Senders that share the queue: those of the busiest bucket.
 fn senders(slice: WindowSlice<'_>, bucket: Micros) -> f64 {
-    let of = |part: &crate::window::bucket::Bucket| {
-        let rtt = part.rtt.mean().unwrap_or_default().0 as f64;
-        f64::from(part.window_limited) * rtt / bucket.0.max(1) as f64
-    };
-    slice.buckets.iter().map(of).fold(1.0, f64::max)
+    slice.buckets.iter().map(|of| load::senders(of, bucket)).fold(1.0, f64::max)
 }

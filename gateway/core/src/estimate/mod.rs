@@ -4,11 +4,13 @@
 //! for every rule. Each function here is pure: the same window at the same moment gives the same bits.
 
 mod buffer;
+mod load;
 mod opening;
 mod own_tap;
 mod probe;
 mod remotes;
 mod robust;
+mod sources;
 mod votes;
 
 #[cfg(test)]
@@ -18,7 +20,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
-use spand_proto::estimate::{Confidence, Estimate, RuleKind};
+use spand_proto::estimate::{Confidence, Estimate, Mark, RuleKind};
 use spand_proto::network::Network;
 use spand_proto::opening::Opening;
 use spand_proto::start::DEFAULT_INITIAL_WINDOW;
@@ -168,13 +170,41 @@ pub(crate) fn of_counted(
     if let Some(too_few) = too_few {
         let enough = counts.samples.saturating_add(counts.lower_bounds) >= config.min_samples
             && counts.connections_in_all >= config.min_connections;
-        let bound = if enough && rule.gives_bounds() { Bound::of(slice, config) } else { None };
+        let window = || remotes::attested(slice.contributions, beyond_initial_window);
+        let bound = if enough && rule.gives_bounds() { Bound::of(slice, config, window()) } else { None };
         let bound = bound.ok_or(too_few)?;
         return Ok(Estimate { bdp: live.bdp(slice.rtt().min), ..at_least(network, slice, bound, now, (config, rule)) });
     }
     let refreshed = record.newest_sample.filter(|newest| now.since(*newest) <= config.max_age);
     let refreshed = refreshed.ok_or(NoEstimate::Expired)?;
-    let share = rule.share(slice).ok_or(NoEstimate::TooFewSamples)?;
+    let (kept, kept_counts);
+    let (mut slice, mut counts, mut past_load) = (slice, counts, false);
+    if rule.gives_bounds()
+        && let Some(of_now) = load::of_now(slice, record.bucket, now)
+    {
+        kept = of_now;
+        let others = WindowSlice { contributions: &kept, ..slice };
+        kept_counts = Counts::of(others);
+        past_load = kept_counts.samples < config.min_samples || kept_counts.connections < config.min_connections;
+        if !past_load {
+            (slice, counts) = (others, &kept_counts);
+        }
+    }
+    if rule.gives_bounds()
+        && sources::loses_at_random(slice)
+        && let Some(bound) = Bound::of(slice, config, remotes::carried(slice.contributions))
+    {
+        return Ok(Estimate {
+            bdp: live.bdp(slice.rtt().min),
+            refreshed,
+            mark: Some(Mark::RandomLoss),
+            ..at_least(network, slice, bound, now, (config, rule))
+        });
+    }
+    let Shown { share, mark, fell } = Shown::of(slice, rule).ok_or(NoEstimate::TooFewSamples)?;
+    let mark = if past_load { Some(Mark::PastLoad) } else { mark };
+    let losses = fell.unwrap_or(slice);
+    let backed = fell.map_or(counts.loss_connections, |fell| Counts::of(fell).loss_connections);
     Ok(Estimate {
         network,
         share,
@@ -184,16 +214,42 @@ pub(crate) fn of_counted(
         rtt_mean: slice.rtt_mean(),
         samples: counts.samples,
         connections: counts.connections,
-        loss_connections: counts.loss_connections,
+        loss_connections: if mark.is_none() { backed } else { 0 },
         losses: slice.losses(),
-        loss_window: loss_window(slice),
+        loss_window: if mark.is_none() { loss_window(losses) } else { None },
         opening: rule.opening(slice, live, now),
         buffer: buffer::buffer(slice, record.bucket),
         bdp: live.bdp(slice.rtt().min),
         refreshed,
         confidence: confidence(slice, now.since(refreshed), config.max_age),
         rule: rule.kind().of_share(),
+        mark,
     })
+}
+
+/// The share that a window shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown<'a> {
+    share: Window,
+    /// Why no loss backs it.
+    mark: Option<Mark>,
+    /// Where the path fell, the contributions since.
+    fell: Option<WindowSlice<'a>>,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn of(slice: WindowSlice<'a>, rule: &dyn Rule) -> Option<Self> {
+        let share = rule.share(slice)?;
+        if !rule.gives_bounds() {
+            return Some(Self { share, mark: None, fell: None });
+        }
+        if let Some((share, fell)) = sources::fallen(slice, share) {
+            return Some(Self { share, mark: None, fell: Some(fell) });
+        }
+        let lower = sources::lower_part(slice);
+        let share = lower.filter(|lower| *lower < share).unwrap_or(share);
+        Some(Self { share, mark: lower.map(|_| Mark::AddressesDiffer), fell: None })
+    }
 }
 
 /// What a network carries at least, where too few samples show what it carries at most: a lower bound on the share.
@@ -213,16 +269,15 @@ pub(crate) fn says_something(part: &Contribution) -> bool {
     part.samples > 0 || beyond_initial_window(part).is_some()
 }
 
+/// A lower bound beyond the initial window: up to that every connection starts in any case.
 fn beyond_initial_window(part: &Contribution) -> Option<Window> {
     let least = Window::from_segments(DEFAULT_INITIAL_WINDOW, part.mss);
     part.largest_bound.filter(|bound| *bound > least)
 }
 
 impl Bound {
-    /// The largest that two addresses attest, of lower bounds beyond the initial window: up to that every connection starts in any case.
-    /// None where these and the few samples that there are
-    /// are fewer than samples are wanted.
-    fn of(slice: WindowSlice<'_>, config: &WindowConfig) -> Option<Self> {
+    /// That of `window`. None where bounds and samples are fewer than samples are wanted.
+    fn of(slice: WindowSlice<'_>, config: &WindowConfig, window: Option<Window>) -> Option<Self> {
         let parts = || slice.contributions.iter().filter(|part| says_something(part));
         let bounds =
             parts().fold(0, |sum: u32, part| sum.saturating_add(part.lower_bounds).saturating_add(part.samples));
@@ -234,8 +289,7 @@ impl Bound {
             return None;
         }
         let newest = parts().next_back()?;
-        let window = remotes::attested(slice.contributions, beyond_initial_window)?;
-        Some(Self { window, mss: newest.mss, bounds, connections, newest: newest.bucket })
+        Some(Self { window: window?, mss: newest.mss, bounds, connections, newest: newest.bucket })
     }
 }
 
@@ -268,6 +322,7 @@ fn at_least(
         refreshed,
         confidence: confidence_of_bound(bounds, now.since(refreshed), config.max_age),
         rule: rule.kind().of_share(),
+        mark: None,
     }
 }
 

@@ -4,10 +4,10 @@
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
-use spand_proto::estimate::Estimate;
+use spand_proto::estimate::{Estimate, Mark};
 use spand_proto::units::{Micros, Window};
 
-use super::{Rule, buffer, loss_window, median_mss};
+use super::{Rule, Shown, buffer, loss_window, median_mss, remotes};
 use crate::types::ConnectionId;
 use crate::window::bucket::Contribution;
 use crate::window::live::LiveView;
@@ -41,10 +41,16 @@ pub(crate) fn bounded(
     }
     let near = |value: Window, own: Window, part| Window::from_bytes(within(value.bytes(), own.bytes(), part));
     let loss_part = part_of(own, |part| (part.loss_samples, part.loss_bytes));
-    if let (Some(value), Some(own), Some(part)) = (bounded.loss_window, loss_window(own), loss_part) {
+    let shown = Shown::of(own, rule);
+    let losses = shown.and_then(|shown| shown.fell).unwrap_or(own);
+    if let (Some(value), Some(own), Some(part)) = (bounded.loss_window, loss_window(losses), loss_part) {
         bounded.loss_window = near(value, own, part);
     }
-    let share = part_of(own, |part| (part.samples, part.sum_bytes)).zip(rule.share(own));
+    let own_share = match bounded.mark {
+        Some(Mark::RandomLoss) => remotes::carried(own.contributions),
+        _ => shown.map(|shown| shown.share),
+    };
+    let share = part_of(own, |part| (part.samples, part.sum_bytes)).zip(own_share);
     let Some((part, share)) = share else { return bounded };
     bounded.share = near(bounded.share, share, part).unwrap_or(share);
     bounded.mss = median_mss(own);

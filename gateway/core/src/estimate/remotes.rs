@@ -54,24 +54,58 @@ pub(super) fn attested(
     contributions: &[Contribution],
     value: impl Fn(&Contribution) -> Option<Window>,
 ) -> Option<Window> {
-    let mut first: Option<(IpAddr, Window)> = None;
-    let mut second = None;
-    let named = contributions.iter().filter_map(|part| address(part).zip(value(part)));
-    for (address, bound) in named {
-        first = match first {
-            Some((holder, most)) if holder == address => Some((holder, larger(Some(most), bound))),
-            Some((_, most)) if bound > most => {
-                second = Some(most);
-                Some((address, bound))
+    let Two { first, second } = Two::of(contributions.iter().filter_map(|part| address(part).zip(value(part))));
+    if are_several(contributions.iter()) { second } else { first.map(|(_, most)| most) }
+}
+
+/// The largest window that two addresses carried without loss, a loss's sample among them; where only one is known, two connections.
+pub(super) fn carried(contributions: &[Contribution]) -> Option<Window> {
+    if are_several(contributions.iter()) {
+        return attested(contributions, carried_by);
+    }
+    Two::of(contributions.iter().filter_map(|part| part.source.zip(carried_by(part)))).second
+}
+
+/// The largest window that a contribution shows as carried.
+pub(super) fn carried_by(part: &Contribution) -> Option<Window> {
+    part.largest_bound.map(|bound| larger(part.carried, bound)).or(part.carried)
+}
+
+/// The largest value, and the largest of all others than who gave that one.
+#[derive(Debug)]
+pub(super) struct Two<T> {
+    first: Option<(T, Window)>,
+    pub(super) second: Option<Window>,
+}
+
+impl<T> Default for Two<T> {
+    fn default() -> Self {
+        Self { first: None, second: None }
+    }
+}
+
+impl<T: PartialEq> Two<T> {
+    fn of(named: impl Iterator<Item = (T, Window)>) -> Self {
+        named.fold(Self::default(), |mut two, (who, value)| {
+            two.add(who, value);
+            two
+        })
+    }
+
+    pub(super) fn add(&mut self, who: T, value: Window) {
+        self.first = match self.first.take() {
+            Some((holder, most)) if holder == who => Some((holder, larger(Some(most), value))),
+            Some((_, most)) if value > most => {
+                self.second = Some(most);
+                Some((who, value))
             }
             Some(kept) => {
-                second = Some(larger(second, bound));
+                self.second = Some(larger(self.second, value));
                 Some(kept)
             }
-            None => Some((address, bound)),
+            None => Some((who, value)),
         };
     }
-    if are_several(contributions.iter()) { second } else { first.map(|(_, bound)| bound) }
 }
 
 /// Whether samples came from more than one address.

@@ -306,6 +306,7 @@ fn capped(own: &Estimate, cap: Window) -> Estimate {
         losses: own.losses.max(1),
         opening: None,
         bdp: None,
+        mark: None,
         ..*own
     }
 }

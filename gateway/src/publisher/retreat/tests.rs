@@ -35,6 +35,7 @@ pub(super) fn view(share_segments: f64) -> NetworkView {
         refreshed: at(0),
         confidence: Confidence::new(0.8),
         rule: RuleKind::Robust,
+        mark: None,
     };
     NetworkView {
         network,

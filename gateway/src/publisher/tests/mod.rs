@@ -59,6 +59,7 @@ fn estimate(n: u8, share_bytes: f64, refreshed_s: u64) -> Estimate {
         refreshed: Timestamp::from_micros(refreshed_s * 1_000_000),
         confidence: Confidence::new(0.8),
         rule: RuleKind::Probe,
+        mark: None,
     }
 }
 

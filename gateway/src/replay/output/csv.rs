@@ -50,7 +50,7 @@ fn into_io(error: csv::Error) -> io::Error {
 }
 
 /// Columns of [`crate::replay::NetworkRow`], in order.
-pub(super) const NETWORK_COLUMNS: [&str; 34] = [
+pub(super) const NETWORK_COLUMNS: [&str; 35] = [
     "prefix",
     "wc_segments",
     "wc_bytes",
@@ -85,6 +85,7 @@ pub(super) const NETWORK_COLUMNS: [&str; 34] = [
     "name",
     "as_number",
     "as_organisation",
+    "mark",
 ];
 
 /// Columns of [`crate::replay::FlowRow`], in order.

@@ -41,7 +41,7 @@ const NETWORK_COLUMNS: [Column; 23] = [
     Column::number("in\nMbit/s", 12),
     Column::number("in loss\n%", 18),
     Column::text("opening\nsegs", 8),
-    Column::text("no estimate", 0),
+    Column::text("no estimate\nor mark", 0),
 ];
 
 const FLOW_COLUMNS: [Column; 18] = [
@@ -155,7 +155,12 @@ fn network(row: &NetworkRow) -> [String; 23] {
         megabits(row.in_bps),
         percent(row.in_loss.map(|part| part * 100.0)),
         openings(row),
-        row.no_sample.or(row.no_estimate).filter(|_| row.wc_segments.is_none()).unwrap_or_default().replace('_', " "),
+        row.no_sample
+            .or(row.no_estimate)
+            .filter(|_| row.wc_segments.is_none())
+            .or(row.mark)
+            .unwrap_or_default()
+            .replace('_', " "),
     ]
 }
 

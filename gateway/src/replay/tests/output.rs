@@ -49,6 +49,7 @@ pub(super) fn known() -> NetworkView {
         refreshed: Timestamp(NOW.0 - 2_500_000_000),
         confidence: Confidence::new(0.25),
         rule: RuleKind::Probe,
+        mark: None,
     };
     NetworkView {
         network,

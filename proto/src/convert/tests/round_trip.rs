@@ -7,7 +7,7 @@ use prost::Message;
 use strum::VariantArray;
 
 use crate::contract::{Cluster, ContractVersion, HostName};
-use crate::estimate::{Confidence, Estimate, RuleKind};
+use crate::estimate::{Confidence, Estimate, Mark, RuleKind};
 use crate::network::Network;
 use crate::opening::{LossClock, Opening};
 use crate::push::*;
@@ -113,6 +113,7 @@ prop_compose! {
             refreshed: NOW.before(Micros(age_us)),
             confidence: Confidence::new(confidence),
             rule,
+            mark: [None, Some(Mark::RandomLoss), Some(Mark::AddressesDiffer), Some(Mark::PastLoad)][counts.0 as usize % 4],
         }
     }
 }

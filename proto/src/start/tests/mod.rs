@@ -26,6 +26,7 @@ fn estimate(share: u32) -> Estimate {
         refreshed: Timestamp(0),
         confidence: Confidence::new(0.5),
         rule: RuleKind::Probe,
+        mark: None,
     }
 }
 

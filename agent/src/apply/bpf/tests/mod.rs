@@ -141,6 +141,7 @@ fn estimate(share: Window, rtt: Option<Micros>, loss_connections: u32) -> Estima
         refreshed: Timestamp(0),
         confidence: Confidence::new(0.5),
         rule: RuleKind::Robust,
+        mark: None,
     }
 }
 

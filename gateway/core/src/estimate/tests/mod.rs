@@ -1,6 +1,7 @@
 //! The rules on windows whose answer is known, and the loop in which the plain average ratchets down.
 
 mod hostile;
+mod marks;
 mod opening;
 mod robust;
 
@@ -105,7 +106,7 @@ fn assert_near(value: f64, expected: f64) {
     assert!((value - expected).abs() < 1e-6, "{value} instead of {expected}");
 }
 
-use SampleReason::{End, EndAppLimited, EndReceiverLimited, FirstFlight, Loss};
+use SampleReason::{End, EndAppLimited, EndReceiverLimited, EndSlowStart, FirstFlight, Loss};
 
 #[test]
 fn the_plain_average_keeps_fractions() {
