@@ -69,6 +69,7 @@ pub(super) fn known() -> NetworkView {
         traffic: NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
+        addresses: Vec::new(),
         newest: Some(estimate.refreshed),
         estimate: Some(estimate),
         why_not: None,
@@ -96,6 +97,7 @@ pub(super) fn unknown() -> NetworkView {
         traffic: NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
+        addresses: Vec::new(),
         newest: None,
     }
 }
