@@ -166,6 +166,7 @@ fn poor() -> NetworkView {
         traffic: NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
+        addresses: Vec::new(),
         newest: None,
     }
 }

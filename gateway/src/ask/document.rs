@@ -105,7 +105,7 @@ const STATUS: [(&str, Cell); 19] = [
     ("agents", |s| shown(&s["agents"])),
 ];
 
-const NETWORK: [(&str, Cell); 30] = [
+const NETWORK: [(&str, Cell); 31] = [
     ("network", |n| shown(&n["prefix"])),
     ("name", |n| shown(&n["name"])),
     ("AS number", |n| shown(&n["as_number"])),
@@ -113,6 +113,7 @@ const NETWORK: [(&str, Cell); 30] = [
     ("Wc, segments", share),
     ("Wc, bytes", |n| decimals(&n["wc_bytes"], 0)),
     ("mark", |n| shown(&n["mark"])),
+    ("addresses' shares, bytes", |n| listed(&n["address_shares"], address_share)),
     ("confidence", |n| decimals(&n["confidence"], 2)),
     ("no estimate", |n| shown(&n["no_estimate_message"])),
     ("rule", |n| shown(&n["rule"])),
@@ -243,6 +244,13 @@ fn called(network: &Value) -> String {
 fn share(network: &Value) -> String {
     let bound = if network["is_lower_bound"] == true { "≥" } else { "" };
     format!("{bound}{}", shown(&network["wc_segments"]))
+}
+
+/// An address's share; in brackets where the estimate does not rest on it.
+fn address_share(one: &Value) -> String {
+    let share =
+        format!("{} {} ({} samples)", shown(&one["remote"]), decimals(&one["wc_bytes"], 0), shown(&one["samples"]));
+    if one["is_lower"] == true { share } else { format!("[{share}]") }
 }
 
 fn interface(interface: &Value) -> String {

@@ -145,6 +145,7 @@ fn view(n: u32) -> NetworkView {
         traffic: NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
+        addresses: Vec::new(),
         newest: Some(Timestamp(8_000_000_000)),
     }
 }

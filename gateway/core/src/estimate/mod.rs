@@ -31,6 +31,8 @@ pub use self::opening::OpeningRule;
 pub(crate) use self::own_tap::bounded;
 pub use self::probe::{ProbeRule, SpandRule};
 pub use self::robust::RobustRule;
+pub use self::sources::AddressShare;
+pub(crate) use self::sources::address_shares;
 use crate::config::WindowConfig;
 use crate::types::WindowSample;
 use crate::window::bucket::{Contribution, larger};

@@ -1,6 +1,8 @@
 //! What each address of a window gave, and what that says about the network: whether its losses come at random, whether its addresses
 //! differ, whether its path fell (`docs/definitions.md`, "The estimate").
 
+use std::net::IpAddr;
+
 use smallvec::SmallVec;
 use spand_proto::units::Window;
 
@@ -15,6 +17,7 @@ struct Given {
     /// Who; of an address its first connection.
     source: Source,
     /// Samples, and their sum in bytes.
+    count: u32,
     samples: f64,
     bytes: f64,
     /// Those that a loss gave: their number, sum, and sum of squares in bytes.
@@ -35,6 +38,7 @@ impl Given {
         };
         Some(Self {
             source: part.source?,
+            count: part.samples,
             samples: part.samples.into(),
             bytes: part.sum_bytes,
             losses,
@@ -45,6 +49,7 @@ impl Given {
     }
 
     fn with(mut self, other: &Self) -> Self {
+        self.count = self.count.saturating_add(other.count);
         self.samples += other.samples;
         self.bytes += other.bytes;
         self.losses += other.losses;
@@ -199,4 +204,37 @@ pub(super) fn fallen(slice: WindowSlice<'_>, share: Window) -> Option<(Window, W
     let window = if windows.len() < 2 { None } else { median(&mut windows) };
     let window = window.filter(|window| 2.0 * window < share.bytes())?;
     Some((Window::from_bytes(window)?, newest))
+}
+
+/// The share of one address, for people.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AddressShare {
+    /// The address.
+    pub address: IpAddr,
+    /// Mean of its samples.
+    pub share: Window,
+    /// How many.
+    pub samples: u32,
+    /// Whether the estimate rests on it: it has a share of its own, no larger than that of the lower part.
+    pub is_lower: bool,
+}
+
+/// Addresses that are named to people.
+const NAMED: usize = 16;
+
+/// The shares of the addresses with the most samples, the largest share first; `share` is that of the estimate.
+pub(crate) fn address_shares(slice: WindowSlice<'_>, share: Window) -> Vec<AddressShare> {
+    let mut given = addresses(slice);
+    given.sort_by(|one, next| next.samples.total_cmp(&one.samples));
+    given.truncate(NAMED);
+    given.sort_by(|one, next| next.mean().total_cmp(&one.mean()));
+    let of = |one: &Given| {
+        Some(AddressShare {
+            address: one.source.remote,
+            share: Window::from_bytes(one.mean())?,
+            samples: one.count,
+            is_lower: one.samples >= FEWEST_SAMPLES && one.mean() <= share.bytes() * (1.0 + f64::EPSILON),
+        })
+    };
+    given.iter().filter_map(of).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! A value: it does not age by itself, so moments are kept rather than ages.
 
-use spand_proto::estimate::{Estimate, RuleKind};
+use spand_proto::estimate::{Estimate, Mark, RuleKind};
 use spand_proto::network::Network;
 use spand_proto::no_estimate::{Explanation, Outcomes, Reason};
 use spand_proto::units::{Micros, Timestamp};
@@ -11,7 +11,7 @@ use super::reported::ReportedView;
 use super::traffic::NetworkTraffic;
 use super::{Entry, NetworkTable};
 use crate::config::WindowConfig;
-use crate::estimate::{self, Compared, Counts, NoEstimate, Rule};
+use crate::estimate::{self, AddressShare, Compared, Counts, NoEstimate, Rule};
 use crate::types::{Flows, LimitCounts, SampleRate};
 use crate::window::cells::Seen;
 use crate::window::live::LiveView;
@@ -65,6 +65,8 @@ pub struct NetworkView {
     pub needed: (u32, u32),
     /// What the rules say that are compared with the one in force.
     pub compared: Vec<Compared>,
+    /// Where they differ, the shares of addresses: at most 16.
+    pub addresses: Vec<AddressShare>,
     /// When the newest sample, lower bound or round-trip time came.
     pub newest: Option<Timestamp>,
     /// What hosts reported of QUIC connections, in none of the counts above; kept while the wire gives no estimate.
@@ -91,6 +93,8 @@ impl NetworkView {
             Ok(estimate) => (estimate.rtt_min, estimate.rtt_mean),
             Err(_) => (slice.rtt().min, slice.rtt_mean()),
         };
+        let differ = estimate.as_ref().ok().filter(|estimate| estimate.mark == Some(Mark::AddressesDiffer));
+        let addresses = differ.map(|of| estimate::address_shares(slice, of.share)).unwrap_or_default();
         Some(Self {
             network,
             why_not: estimate.as_ref().err().copied(),
@@ -110,6 +114,7 @@ impl NetworkView {
             traffic,
             needed: (config.min_samples, config.min_connections),
             compared: rules.compared.iter().map(|kind| Compared::of(*kind, slice, live, now)).collect(),
+            addresses,
             newest: record.newest.max(reported.map(|reported| reported.newest)),
             reported,
         })

@@ -2,7 +2,10 @@
 //!
 //! The fields have the names that `replay --format json` gives them (docs/api.md, "JSON").
 
+use std::net::IpAddr;
+
 use serde::Serialize;
+use spand_core::estimate::AddressShare;
 use spand_core::networks::view::NetworkView;
 use spand_proto::no_estimate::{Outcomes, Reason};
 use spand_proto::operator::rfc3339_ms;
@@ -39,6 +42,8 @@ pub(super) struct NetworkDocument {
     connections: u32,
     is_lower_bound: Option<bool>,
     mark: Option<&'static str>,
+    /// Only where they differ.
+    address_shares: Vec<AddressShareDocument>,
     by_reports: bool,
     reported_samples: u32,
     reported_hosts: u32,
@@ -64,6 +69,21 @@ pub(super) struct NetworkDocument {
     /// Where it was asked for and is remembered.
     #[serde(skip_serializing_if = "Option::is_none")]
     trend: Option<TrendDocument>,
+}
+
+/// The share of one address of a network.
+#[derive(Debug, Serialize)]
+struct AddressShareDocument {
+    remote: IpAddr,
+    wc_bytes: f64,
+    samples: u32,
+    is_lower: bool,
+}
+
+impl AddressShareDocument {
+    fn of(one: &AddressShare) -> Self {
+        Self { remote: one.address, wc_bytes: one.share.bytes(), samples: one.samples, is_lower: one.is_lower }
+    }
 }
 
 /// Round trips by what limited the sender.
@@ -94,6 +114,7 @@ impl NetworkDocument {
             connections: view.connections,
             is_lower_bound: estimate.map(|estimate| estimate.is_lower_bound),
             mark: estimate.and_then(|estimate| Some(estimate.mark?.name())),
+            address_shares: view.addresses.iter().map(AddressShareDocument::of).collect(),
             by_reports: reported.in_force,
             reported_samples: reported.samples,
             reported_hosts: reported.hosts,

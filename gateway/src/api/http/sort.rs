@@ -155,6 +155,7 @@ mod tests {
             },
             needed: (3, 2),
             compared: Vec::new(),
+            addresses: Vec::new(),
             parallel: 1,
             parallel_at_samples: 1,
             parallel_here: 1,

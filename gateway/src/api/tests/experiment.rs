@@ -176,6 +176,7 @@ fn view(name: &str, in_force: Option<Opening>) -> NetworkView {
     NetworkView {
         network: name.parse().unwrap(),
         estimate: Some(Estimate { opening: in_force, ..estimate(name, 30.0) }),
+        addresses: Vec::new(),
         compared: vec![
             Compared { rule: RuleKind::Miss, share: Some(segments(21.0)), opening: Some(miss) },
             Compared { rule: RuleKind::Cached, share: None, opening: None },

@@ -262,6 +262,7 @@ impl Networks {
                 traffic: NetworkTraffic::default(),
                 needed: (min_samples, min_connections),
                 compared: Vec::new(),
+                addresses: Vec::new(),
                 newest: Some(estimate.refreshed),
                 estimate: Some(estimate),
             },

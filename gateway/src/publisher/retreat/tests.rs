@@ -57,6 +57,7 @@ pub(super) fn view(share_segments: f64) -> NetworkView {
         traffic: NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
+        addresses: Vec::new(),
         newest: None,
     }
 }

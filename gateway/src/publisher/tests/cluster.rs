@@ -163,6 +163,7 @@ fn crowd(here: u32, all: u32) -> Event {
         traffic: spand_core::networks::traffic::NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
+        addresses: Vec::new(),
         newest: None,
         estimate: Some(estimate),
     }))

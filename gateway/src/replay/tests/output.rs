@@ -69,6 +69,7 @@ pub(super) fn known() -> NetworkView {
         traffic: NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
+        addresses: Vec::new(),
         newest: Some(estimate.refreshed),
         estimate: Some(estimate),
         why_not: None,
@@ -96,6 +97,7 @@ pub(super) fn unknown() -> NetworkView {
         traffic: NetworkTraffic::default(),
         needed: (3, 2),
         compared: Vec::new(),
+        addresses: Vec::new(),
         newest: None,
     }
 }
@@ -208,9 +210,9 @@ fn csv_begins_with_the_agreed_columns_and_leaves_unknown_fields_empty() {
         "{}",
         lines[1]
     );
-    assert!(lines[1].ends_with(",10000,50000,10.0,1,,,false,0,,,0,,,,,"), "{}", lines[1]);
+    assert!(lines[1].ends_with(",10000,50000,10.0,1,,,false,0,,,0,,,,,,"), "{}", lines[1]);
     assert!(lines[2].starts_with("2001:db8::/48,,,,,,0,0,0,,,,0,0,0,0,too_few_samples,"), "{}", lines[2]);
-    assert!(lines[2].ends_with(",2000000,50000,10.0,1,one_sided,,,0,,,0,,,,,"), "{}", lines[2]);
+    assert!(lines[2].ends_with(",2000000,50000,10.0,1,one_sided,,,0,,,0,,,,,,"), "{}", lines[2]);
 }
 
 #[test]
@@ -288,8 +290,8 @@ fn names_are_in_every_form_also_of_networks_outside_the_window() {
     assert_eq!(of(1), ["null"; 3]);
     let csv = shown(&report, named(Format::Csv));
     let lines: Vec<_> = csv.lines().collect();
-    assert!(lines[0].ends_with(",name,as_number,as_organisation"), "{csv}");
-    assert!(lines[1].ends_with(",Branch office 7,64500,Example One"), "{csv}");
+    assert!(lines[0].ends_with(",name,as_number,as_organisation,mark"), "{csv}");
+    assert!(lines[1].ends_with(",Branch office 7,64500,Example One,"), "{csv}");
     // For people one name is enough: the operator's, else the organisation's.
     let table = shown(&report, named(Format::Table));
     for row in [

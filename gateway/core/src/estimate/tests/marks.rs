@@ -187,7 +187,7 @@ fn what_two_addresses_carried_since_is_no_fall() {
 
 // Samples of a load that is gone.
 
-/// Says that so many senders were limited by their windows for the whole of the bucket of now.
+/// Senders that their windows limit for the whole of the current bucket.
 fn crowd(path: &mut Path, senders: u32) {
     // 100 round trips of 100 ms in 10 s.
     let bucket = path.record.bucket_at(path.now, &path.config).unwrap();
@@ -235,4 +235,13 @@ fn a_burst_alone_is_marked_once_it_is_gone_and_not_while_it_lasts() {
     let mut lasts = gone;
     crowd(&mut lasts, 20);
     assert_eq!(lasts.estimate().unwrap().mark, None);
+}
+
+#[test]
+fn the_addresses_that_differ_are_named_with_their_shares() {
+    let path = of_hosts(&[6.0, 60.0, 8.0, 66.0]);
+    let estimate = path.estimate().unwrap();
+    let shares = address_shares(path.record.slice(path.now, &path.config), estimate.share);
+    let shares: Vec<_> = shares.iter().map(|one| (one.share.segments(MSS).0, one.samples, one.is_lower)).collect();
+    assert_eq!(shares, [(66, 3, false), (60, 3, false), (8, 3, true), (6, 3, true)]);
 }
