@@ -248,9 +248,8 @@ impl<'a> Shown<'a> {
         if let Some((share, fell)) = sources::fallen(slice, share) {
             return Some(Self { share, mark: None, fell: Some(fell) });
         }
-        let lower = sources::lower_part(slice);
-        let share = lower.filter(|lower| *lower < share).unwrap_or(share);
-        Some(Self { share, mark: lower.map(|_| Mark::AddressesDiffer), fell: None })
+        let lower = sources::lower_part(slice, share);
+        Some(Self { share: lower.unwrap_or(share), mark: lower.map(|_| Mark::AddressesDiffer), fell: None })
     }
 }
 

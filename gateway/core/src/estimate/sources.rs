@@ -156,10 +156,11 @@ const FACTOR: f64 = 2.0;
 /// The same of fewer than four, by the largest and the smallest.
 const FACTOR_OF_FEW: f64 = 2.5;
 
-/// The share of the lower ones, where the addresses of a network have shares far apart.
+/// The share towards that of the lower ones, where the addresses of a network have shares far apart: all the way from half as much again
+/// as makes them differ, so that a sample more moves no share by much.
 ///
 /// From four addresses on a single one is no quartile. Of fewer it may be the lower one: so the share is at least half of the median.
-pub(super) fn lower_part(slice: WindowSlice<'_>) -> Option<Window> {
+pub(super) fn lower_part(slice: WindowSlice<'_>, share: Window) -> Option<Window> {
     let given = addresses(slice);
     let mut shares: SmallVec<[f64; 32]> =
         given.iter().filter(|one| one.samples >= FEWEST_SAMPLES).map(Given::mean).collect();
@@ -171,7 +172,9 @@ pub(super) fn lower_part(slice: WindowSlice<'_>) -> Option<Window> {
     if upper <= factor * lower {
         return None;
     }
-    Window::from_bytes(lower.max(shares.get(last / 2)? / 2.0))
+    let lowest = lower.max(shares.get(last / 2)? / 2.0).min(share.bytes());
+    let part = (2.0 * (upper / (factor * lower) - 1.0)).min(1.0);
+    Window::from_bytes(share.bytes() - part * (share.bytes() - lowest))
 }
 
 /// A path that fell: what the losses of two addresses, or of two connections of a single one, say since no two carried half of `share`, and
