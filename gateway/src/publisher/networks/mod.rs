@@ -1,8 +1,9 @@
 //! The published networks: in order for lists, by longest match for addresses.
 //!
-//! Keeps per network the estimate that was advertised last, so that only changes are advertised. Clients with their own retreat are
-//! entries too ([`retreats`]).
+//! Keeps per network the estimate that was advertised last, so that only changes are advertised. Clients with their own retreat
+//! ([`retreats`]) or their own share ([`own_shares`]) are entries too.
 
+mod own_shares;
 mod retreats;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ use spand_proto::network::Network;
 use spand_proto::no_estimate::Outcomes;
 use spand_proto::units::{Micros, Segments, Timestamp, Window};
 
+use self::own_shares::OwnShares;
 pub(super) use self::retreats::Judged;
 use super::cluster::Division;
 use super::config::PublisherConfig;
@@ -41,6 +43,9 @@ pub(super) struct Networks {
     /// Networks whose advice is held back, and clients, by when that changes with time alone.
     retreats: BTreeSet<(Timestamp, Network)>,
     clients: Clients,
+    own_shares: OwnShares,
+    /// Entries that are clients.
+    client_entries: usize,
     comparisons: Comparisons,
     /// Changes of clients that followed from the last change of their network.
     of_clients: Vec<(Network, Put)>,
@@ -73,9 +78,9 @@ impl Networks {
             + treed::<(Timestamp, Network), ()>(networks)
     }
 
-    /// Memory in bytes of clients with losses, all of them with their own advice.
+    /// Memory in bytes of clients with losses and of those with their own share, all of them with their own advice.
     pub(super) const fn bytes_of_clients() -> usize {
-        Self::bytes(Clients::MOST) + Clients::bytes()
+        Self::bytes(Clients::MOST + OwnShares::MOST) + Clients::bytes() + OwnShares::bytes()
     }
 
     pub(super) fn new() -> Self {
@@ -86,6 +91,8 @@ impl Networks {
             estimates: BTreeSet::new(),
             retreats: BTreeSet::new(),
             clients: Clients::default(),
+            own_shares: OwnShares::default(),
+            client_entries: 0,
             comparisons: Comparisons::default(),
             of_clients: Vec::new(),
             held_elsewhere: BTreeMap::new(),
@@ -95,7 +102,7 @@ impl Networks {
 
     /// Networks, without clients.
     pub(super) fn len(&self) -> usize {
-        self.entries.len() - self.clients.held()
+        self.entries.len() - self.client_entries
     }
 
     /// How many estimates there are, those of clients included.
@@ -204,6 +211,7 @@ impl Networks {
         let network = view.network;
         let put = self.publish_one(view, false, config);
         self.renew_clients_of(network, config);
+        self.renew_own_shares_of(network, config);
         put
     }
 
@@ -217,7 +225,9 @@ impl Networks {
         }
         let entry =
             Entry { view: Arc::new(view), estimate: estimate.clone(), advertised: None, is_client, retreat: None };
+        self.client_entries += usize::from(is_client);
         let (advertised, retreat) = if let Some(old) = self.entries.insert(network, entry) {
+            self.client_entries -= usize::from(old.is_client);
             (old.advertised, old.retreat)
         } else {
             self.count(network, true);
@@ -288,6 +298,7 @@ impl Networks {
         let put = entry.advertised.take().map_or(Put::Silent, |_| Put::Withdraw);
         self.estimates.remove(&network);
         self.renew_clients_of(network, config);
+        self.renew_own_shares_of(network, config);
         put
     }
 
@@ -298,6 +309,7 @@ impl Networks {
             self.clients.remove(client);
             self.of_clients.push((client, put));
         }
+        self.end_own_shares_of(network, |_| false);
         let Some(entry) = self.entries.remove(&network) else {
             return Put::Silent;
         };

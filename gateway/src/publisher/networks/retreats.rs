@@ -244,12 +244,13 @@ impl Networks {
 
     /// The network whose advice a start towards `remote` in `network` uses: the client's own, if there is one.
     pub(in crate::publisher) fn narrowed(&self, network: Network, remote: IpAddr) -> Network {
-        if self.clients.held() == 0 {
+        if self.client_entries == 0 {
             return network;
         }
         let client = client_network(remote);
         let is_published = self.entries.get(&client).is_some_and(|entry| entry.is_client);
-        if is_published && self.clients.network_of(client) == Some(network) { client } else { network }
+        let is_its_own = self.clients.network_of(client) == Some(network) || self.has_own_share(client, network);
+        if is_published && is_its_own { client } else { network }
     }
 
     /// Publishes a network again after a change of its retreat, which was due at `before`.
@@ -296,6 +297,7 @@ impl Networks {
         self.set_due(client, before, None);
         let is_client = self.entries.get(&client).is_some_and(|entry| entry.is_client);
         let Some(entry) = is_client.then(|| self.entries.remove(&client)).flatten() else { return Put::Silent };
+        self.client_entries -= 1;
         self.count(client, false);
         self.estimates.remove(&client);
         entry.advertised.map_or(Put::Silent, |_| Put::Rejoin)

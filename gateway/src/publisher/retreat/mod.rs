@@ -25,7 +25,7 @@ use spand_proto::start::DEFAULT_INITIAL_WINDOW;
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 use strum::{IntoStaticStr, VariantArray};
 
-pub(super) use self::clients::{Clients, Displaced};
+pub(super) use self::clients::{Clients, Displaced, own_view};
 pub(super) use self::slower::Comparisons;
 pub(crate) use self::slower::Transfer;
 
@@ -154,7 +154,7 @@ impl Retreat {
     }
 
     /// Whether advice is held back.
-    fn is_held(&self) -> bool {
+    pub(super) fn is_held(&self) -> bool {
         self.held.is_some()
     }
 

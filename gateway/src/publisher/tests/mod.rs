@@ -3,6 +3,7 @@
 mod cases;
 mod cluster;
 mod in_use;
+mod own_shares;
 mod pace;
 mod property;
 mod retreats;

@@ -32,12 +32,12 @@ fn remote(address: u8) -> IpAddr {
 }
 
 /// The prefix of an address of the first network.
-fn own(address: u8) -> Network {
+pub(super) fn own(address: u8) -> Network {
     format!("198.51.1.{address}/32").parse().unwrap()
 }
 
 /// What a connection to an address is advised by, and the share in segments.
-fn advised(published: &Published, address: u8) -> (Network, Option<u32>) {
+pub(super) fn advised(published: &Published, address: u8) -> (Network, Option<u32>) {
     let view = published.lookup(remote(address)).unwrap();
     (view.network, view.estimate.as_ref().map(|estimate| estimate.share_segments(estimate.mss).0))
 }

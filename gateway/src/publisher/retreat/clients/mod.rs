@@ -215,7 +215,7 @@ impl Clients {
 }
 
 /// What a client has where its own advice is not held back: its network's, with the budget of one connection.
-fn own_view(client: Network, view: &NetworkView) -> NetworkView {
+pub(in crate::publisher) fn own_view(client: Network, view: &NetworkView) -> NetworkView {
     let estimate = view.estimate.clone().map(|estimate| Estimate { network: client, ..estimate });
     NetworkView { network: client, estimate, parallel: 1, parallel_at_samples: 1, ..view.clone() }
 }
