@@ -98,7 +98,7 @@ static __attribute__((noinline)) int check_start(struct sock *sk, struct connect
 	if (connection->checked == CHECKED_BY_TRAIN)
 		check_train(tp, connection, rtt_us, sample_us, rtt_min_us);
 	long left = (int)(connection->round_end - tp->snd_una);
-	if (!connection->checked || 2 * left > (long)connection->round_bytes)
+	if (!connection->checked || 4 * left > (long)connection->round_bytes)
 		return 0;
 	if (!connection->queued_us || sample_us < connection->queued_us)
 		connection->queued_us = sample_us;

@@ -235,9 +235,6 @@ PART int pace_start(const struct network *network, const struct transfer *transf
 	}
 	u64 spread = window < share ? share : window;
 	spread -= least(unpaced, spread);
-	// A host without advice has sent twice its initial window by then.
-	if (spread < unpaced)
-		spread = unpaced;
 	if (!(policy->flags & RATE_OF_SHARE)) {
 		u64 time = own;
 		if (window > PAPER_BUCKET)
@@ -255,7 +252,11 @@ PART int pace_start(const struct network *network, const struct transfer *transf
 		if (time < longer / SHORTEST_PART)
 			time = longer / SHORTEST_PART;
 	}
+	// A host without advice has sent twice its initial window after its own round trip.
+	u64 least_rate = rate_of(unpaced, mss, own);
 	start->rate = rate_of(spread, mss, time);
+	if (start->rate < least_rate)
+		start->rate = least_rate;
 	return 0;
 }
 

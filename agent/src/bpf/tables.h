@@ -208,7 +208,7 @@ struct connection {
 	struct train train; // of the first flight
 	u32 round_end; // sequence after what is held against the path now, the first flight to begin with
 	u32 round_bytes;
-	u32 queued_us; // the least round trip of its second half
+	u32 queued_us; // the least round trip of its last quarter
 	u32 set_ssthresh; // the threshold that we set last
 	struct careful careful;
 	u32 delivered; // `delivered` of the socket at its last acknowledgement

@@ -55,12 +55,15 @@ pub(super) fn pace(
         let rate = BytesPerSecond(u64::try_from(rate).unwrap_or(u64::MAX));
         Pacing { after_segments: at_once, rate, rtt }
     };
-    // A host without advice has sent twice its initial window after a round trip.
-    let of_share = |time: Micros| paced(beyond(cwnd.max(share)).max(at_once), longer, time);
+    let of_share = |time: Micros| paced(beyond(cwnd.max(share)), longer, time);
     Ok(Some(match rule {
         PacingRule::TokenBucket { .. } => paced(cwnd, longer, longer),
         PacingRule::ShareAfterBurst { .. } => {
-            of_share(lossless.map_or(longer, |wanted| in_the_shown_queue(beyond(wanted.max(cwnd)), share, longer)))
+            let time = lossless.map_or(longer, |wanted| in_the_shown_queue(beyond(wanted.max(cwnd)), share, longer));
+            // A host without advice has sent twice its initial window after its own round trip.
+            let least = paced(at_once, longer, own);
+            let of_share = of_share(time);
+            if of_share.rate < least.rate { least } else { of_share }
         }
         PacingRule::AfterBurst { .. } => {
             let bucket = paced(beyond(cwnd), own, until_the_bucket_is_empty(cwnd, whole, own));
