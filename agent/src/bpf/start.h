@@ -97,7 +97,7 @@ PART int aim_at_share(const struct network *network, const struct transfer *tran
 	if (policy->flags & CROWD) {
 		u64 bdp = network->bdp_bytes / mss;
 		u32 most = least(bdp, CROWD_WINDOW);
-		aim->crowd_threshold = least(bdp, CROWD_THRESHOLD);
+		aim->crowd_threshold = bdp ? least(bdp, CROWD_THRESHOLD) : CROWD_THRESHOLD;
 		if (bytes && segments <= CROWD_LONGEST && share < most) {
 			// The smallest window that takes no more flights than the most.
 			u32 flights = ((u32)segments + most - 1) / most;

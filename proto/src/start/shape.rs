@@ -165,10 +165,13 @@ impl Crowd {
         (estimate, share): (&Estimate, Segments),
         policy: &StartPolicy,
     ) -> Self {
-        let Some(bdp) = estimate.bdp.filter(|_| policy.crowd && policy.shape == Shape::Paced) else {
+        if !policy.crowd || policy.shape != Shape::Paced {
             return Self::default();
+        }
+        let bdp = estimate.bdp.map(|bdp| Bytes(bdp.half_bytes() / 2).segments_floor(request.mss));
+        let Some(bdp) = bdp.filter(|bdp| bdp.0 > 0) else {
+            return Self { threshold: CROWD_THRESHOLD, ..Self::default() };
         };
-        let bdp = Bytes(bdp.half_bytes() / 2).segments_floor(request.mss);
         let size = match request.size {
             TransferSize::Known(bytes) | TransferSize::Usual(bytes) => bytes.segments_ceil(request.mss),
             TransferSize::Unknown => Segments(u32::MAX),

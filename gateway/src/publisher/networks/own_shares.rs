@@ -64,7 +64,16 @@ impl Networks {
                 continue;
             }
             let own = own_view(client, &view);
-            let estimate = own.estimate.map(|of| Estimate { share: share.share, samples: share.samples, ..of });
+            // By its own samples, so that they back it.
+            let of_samples = |of| Estimate {
+                share: share.share,
+                samples: share.samples,
+                is_lower_bound: false,
+                loss_connections: 1,
+                mark: None,
+                ..of
+            };
+            let estimate = own.estimate.map(of_samples);
             self.own_shares.network_of.insert(client, network);
             let put = self.publish_one(NetworkView { estimate, addresses: Vec::new(), ..own }, true, config);
             self.of_clients.push((client, put));

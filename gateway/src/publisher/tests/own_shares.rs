@@ -4,7 +4,7 @@ use spand_core::estimate::AddressShare;
 use spand_proto::estimate::Mark;
 use spand_proto::units::Segments;
 
-use super::retreats::{advised, lose, own};
+use super::retreats::{advised, flight, lose, own};
 use super::*;
 
 /// The first network, whose lower part has ten segments, with the shares of these addresses in segments and their samples.
@@ -37,7 +37,7 @@ async fn a_client_with_samples_has_its_own_share_and_all_others_that_of_the_lowe
     assert_eq!((published.network_count(), published.address_retreats()), (1, 0));
     twin.read(&mut subscription).await;
     assert_eq!(twin.held.keys().copied().collect::<Vec<_>>(), [network(1), own(8), own(9)]);
-    assert_eq!((twin.held[&own(8)].loss_connections, twin.held[&own(8)].samples), (0, 9), "no threshold");
+    assert_eq!((twin.held[&own(8)].loss_connections, twin.held[&own(8)].samples), (1, 9), "its own samples back it");
 
     // An address that is gone from the window, and a network whose addresses agree again.
     differing(&published, DIFFER, &[(8, 150, 9)]);
@@ -52,7 +52,7 @@ async fn a_client_with_samples_has_its_own_share_and_all_others_that_of_the_lowe
 async fn the_retreat_of_a_client_or_of_its_network_is_above_its_own_share() {
     let (published, _) = publisher(PublisherConfig::default());
     differing(&published, DIFFER, &[(8, 150, 9), (9, 12, 20)]);
-    super::retreats::flight(&published, 8, 1, false);
+    flight(&published, 8, 1, false);
     lose(&published, 9, 1..=6);
     differing(&published, DIFFER, &[(8, 150, 9), (9, 40, 20)]);
     assert_eq!((advised(&published, 9), advised(&published, 8)), ((own(9), Some(10)), (own(8), Some(150))));

@@ -197,14 +197,14 @@ fn the_floor_is_the_hosts_default_and_losses_of_three_connections_lower_it_where
         start(&StartRequest { size: segments(12), ..request(&estimate) }, &policy).unwrap()
     };
     let small = |losses| of(losses, lowest(2));
-    assert_eq!(windows(&of(3, StartPolicy::CAREFUL)), (10, 10), "by default losses lower nothing");
-    assert_eq!(windows(&small(2)), (10, 10));
+    assert_eq!(windows(&of(3, StartPolicy::CAREFUL)), (10, 25), "by default losses lower nothing");
+    assert_eq!(windows(&small(2)), (10, 25));
     assert_eq!(small(2).clipped_by, None);
-    assert_eq!(windows(&small(3)), (2, 2));
+    assert_eq!(windows(&small(3)), (2, 25));
     // A host whose own default is below the lowered floor keeps it.
     let estimate = Estimate { loss_connections: 9, ..estimate(1) };
     let asked = StartRequest { initial_window: Segments(1), ..request(&estimate) };
-    assert_eq!(windows(&start(&asked, &lowest(2)).unwrap()), (1, 1));
+    assert_eq!(windows(&start(&asked, &lowest(2)).unwrap()), (1, 25));
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn a_start_is_not_shifted_below_what_keeps_the_path_busy() {
     // 80 of 100 ms are without a queue, so 23 of 29 segments fill the path. Equation 3 gives 28, its shift 15.
     let estimate = estimate(29);
     let asked = StartRequest { size: TransferSize::Known(Bytes(30 * 1_448)), ..request(&estimate) };
-    let window = |policy: StartPolicy| start(&asked, &policy).unwrap().ssthresh;
+    let window = |policy: StartPolicy| start(&asked, &policy).unwrap().cwnd;
     assert_eq!(window(StartPolicy { fraction: None, ..StartPolicy::CAREFUL }), Segments(23));
     assert_eq!(window(StartPolicy::PAPER), Segments(15));
 }
