@@ -210,7 +210,7 @@ fn measured(scenario: &Scenario, done: &Done, recorded: &Recorded) -> Result<(Ve
         };
         let (mut case, mut path) = (site.case.clone(), site.path);
         if let Work::After { event, .. } = scenario.work {
-            case += &format!(", minute {}", round + 1);
+            case = format!("{case}, minute {}", round + 1);
             if let Event::Rate(kbit) = event {
                 path.kbit = kbit;
             }

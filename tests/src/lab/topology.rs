@@ -117,7 +117,7 @@ impl Topology {
             let (network, path) = client_network(&edge, index, plan, carrier)?;
             networks.push(network);
             match path {
-                Path::Emulated(path) => ends.push(path),
+                Path::Emulated(path) => ends.push(*path),
                 Path::OfKernel(path) => kernel_paths.push(path),
             }
         }
@@ -244,7 +244,7 @@ fn wire_gateway(server: &Namespace, edge: &Namespace, gateway: &Namespace, offlo
 
 /// What a client network's path is made of.
 enum Path {
-    Emulated(PathEnds),
+    Emulated(Box<PathEnds>),
     OfKernel(KernelPath),
 }
 
@@ -286,7 +286,7 @@ fn client_network(
     lines.push(format!("route add {everywhere} dev wan0"));
     namespace.ip(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
     let path = match ends {
-        Some((server, clients)) => Path::Emulated(PathEnds { server, clients, config: plan.path }),
+        Some((server, clients)) => Path::Emulated(Box::new(PathEnds { server, clients, config: plan.path })),
         None => Path::OfKernel(KernelPath::make(edge, &device, &namespace, &plan.path)?),
     };
     Ok((ClientNetwork { plan: *plan, namespace, addresses }, path))

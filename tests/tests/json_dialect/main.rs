@@ -33,6 +33,8 @@ const EMPTY: &[(&str, &str)] = &[
     ("raised_segments", "a share that many have, and a path that holds more"),
     ("unseen_since", "connections of sockets outside the agent's cgroup"),
     ("up_s", "a gateway that is preferred to the one in use"),
+    ("mark", "losses at random, addresses that differ, or a load that is gone"),
+    ("address_shares", "addresses that differ"),
 ];
 
 fn main() -> ExitCode {

@@ -217,7 +217,7 @@ pub(crate) fn run(runs: &[Planned], out: &Path, deadline: Instant, programs: &[O
 }
 
 /// A value as the command line takes it.
-fn value_name(value: impl ValueEnum) -> String {
+fn value_name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
@@ -229,7 +229,7 @@ fn start(planned: &Planned, out: &Path, programs: &[OsString]) -> Result<bool> {
     command
         .args(["--one", &run.scenario, "--seed", &run.seed.to_string(), "--modes", run.mode.name()])
         .args(["--way", run.way.name(), "--start", run.start.name()])
-        .args(["--learning", &value_name(run.learning), "--paths", &value_name(run.paths)])
+        .args(["--learning", &value_name(&run.learning), "--paths", &value_name(&run.paths)])
         .args(programs)
         .arg("--out")
         .arg(out)

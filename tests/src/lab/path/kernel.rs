@@ -76,17 +76,11 @@ impl KernelPath {
         let netem = |delay: std::time::Duration, loss: f64| {
             // Uniform around the middle, in place of above the delay.
             let half = jitter / 2;
-            let mut line = format!("netem limit {DELAYED_MOST} delay {}us", (delay + half).as_micros());
-            if !jitter.is_zero() {
-                line += &format!(" {}us {ORDERED}", half.as_micros());
-            }
-            if !bunched.is_zero() {
-                line += &format!(" slot {0}us {0}us", bunched.as_micros());
-            }
-            if loss > 0.0 {
-                line += &format!(" loss {}%", loss * 100.0);
-            }
-            line
+            let mut words = vec![format!("netem limit {DELAYED_MOST} delay {}us", (delay + half).as_micros())];
+            words.extend((!jitter.is_zero()).then(|| format!("{}us {ORDERED}", half.as_micros())));
+            words.extend((!bunched.is_zero()).then(|| format!("slot {0}us {0}us", bunched.as_micros())));
+            words.extend((loss > 0.0).then(|| format!("loss {}%", loss * 100.0)));
+            words.join(" ")
         };
         clients.tc(&[&format!("qdisc add dev wan0 root handle 1: {}", netem(config.up.hop.delay, 0.0))])?;
         let mut lines = vec![format!("qdisc add dev {device} root handle 1: {}", netem(hop.delay, loss))];

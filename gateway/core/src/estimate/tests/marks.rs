@@ -3,6 +3,7 @@
 use super::*;
 
 /// A loss of a connection in congestion avoidance: its window in segments, and how much of its round trip was a queue.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a round trip")]
 fn lose(path: &mut Path, (connection, host): (u64, u8), window: f64, queue: f64) {
     let sample = path.sample(Loss, window, host);
     let rtt = Micros(RTT.0 + (queue * RTT.0 as f64).round() as u64);
@@ -67,7 +68,9 @@ fn fewer_than_three_losses_or_two_connections_show_nothing() {
     lose(&mut path, (1, 1), 90.0, 0.0);
     assert!(is_random(&path));
     let mut alone = Path::new(RuleKind::Robust);
-    SCATTERED.iter().for_each(|window| lose(&mut alone, (1, 1), *window, 0.0));
+    for window in SCATTERED {
+        lose(&mut alone, (1, 1), window, 0.0);
+    }
     alone.add_all(&[(End, 30.0, 1), (End, 30.0, 2)]);
     assert!(!is_random(&alone));
 }
