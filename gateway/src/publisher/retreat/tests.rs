@@ -134,18 +134,18 @@ impl Rig {
 fn a_retreat_leads_to_the_default_window_and_a_second_one_within_a_minute_keeps_it_there_for_a_minute() {
     let mut rig = Rig::losing();
     assert_eq!(rig.flight(true, 9_900, 10_000), Verdict::Halved);
-    assert_eq!(rig.start(), (Some(10), Some(10)));
+    assert_eq!(rig.start(), (Some(10), Some(25)));
     assert_eq!(rig.flight(true, 10_900, 11_500), Verdict::Known, "it started before the retreat arrived");
     rig.nearly(15_000);
     assert_eq!(rig.flight(true, 20_000, 20_100), Verdict::Withdrawn);
-    assert_eq!(rig.start(), (Some(10), Some(10)), "never without a threshold");
+    assert_eq!(rig.start(), (Some(10), Some(25)), "never without a threshold");
     assert_eq!(rig.flight(true, 20_050, 20_200), Verdict::Known);
     assert_eq!(rig.flight(false, 21_500, 21_600), Verdict::Clean);
     assert_eq!(rig.share(), Some(10.0), "it does not grow");
     assert_eq!(rig.retreat.due(), Some(at(80_100)));
     assert!(!rig.pass(80_099) && rig.pass(80_100));
     assert_eq!(rig.flight(false, 81_000, 81_500), Verdict::Clean);
-    assert_eq!((rig.share(), rig.start()), (Some(11.0), (Some(11), Some(11))), "and then it does");
+    assert_eq!((rig.share(), rig.start()), (Some(11.0), (Some(11), Some(25))), "and then it does");
     rig.nearly(82_000);
     assert_eq!(rig.flight(true, 82_000, 82_100), Verdict::Withdrawn, "the return is a trial");
 }
@@ -215,7 +215,7 @@ fn a_share_below_the_default_window_has_a_threshold_while_it_is_held_back() {
     let own = view(8.0);
     let estimate = own.estimate.clone().map(|estimate| Estimate { loss_connections: 0, losses: 0, ..estimate });
     rig.published = rig.retreat.hold(NetworkView { estimate, ..own });
-    assert_eq!((rig.share(), rig.start()), (Some(8.0), (Some(10), Some(10))));
+    assert_eq!((rig.share(), rig.start()), (Some(8.0), (Some(10), Some(25))));
 }
 
 #[test]

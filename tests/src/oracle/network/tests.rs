@@ -31,7 +31,7 @@ fn a_start_is_what_the_start_function_says() {
 #[test]
 fn modes_and_rules_are_the_products_own() {
     let careful = known().replace("paper", "careful");
-    assert_eq!(last(&format!("{careful}\nstart 2 {NET} 1 unknown")), "20 20 100000 10");
+    assert_eq!(last(&format!("{careful}\nstart 2 {NET} 1 unknown")), "20 25 100000 10");
     let few = known().replace("1 1 1\n", "1 3 2\n");
     assert_eq!(last(&format!("{few}\nstart 2 {NET} 1 unknown")), "none no_estimate");
 }
