@@ -143,7 +143,7 @@ benefit-quic: packages ## QUIC transfers with and without advice, beside TCP, re
 	./target/release/benefit-quic $(ARGS)
 
 .PHONY: wrong-shares
-wrong-shares: packages ## Real transfers on shares that are wrong, a quarter to four times the right one, half an hour: ARGS="--hosts cubic --paths 20"
+wrong-shares: packages ## Real transfers on shares that are wrong, a tenth to four times the right one, half an hour: ARGS="--hosts cubic --paths 20"
 	$(CARGO) build --release -p spand-tests --bin wrong-shares
 	./target/release/wrong-shares $(ARGS)
 

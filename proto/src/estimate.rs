@@ -52,17 +52,17 @@ pub struct Estimate {
     pub mark: Option<Mark>,
 }
 
-/// Why no loss backs an estimate although losses gave samples: where it bounds a slow start, that is no evidence to end it.
+/// Why no loss backs an estimate although losses gave samples: such losses do not show where slow start should end.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Mark {
-    /// Losses come at any window and without a queue: the share is what was carried at least.
+    /// Losses come at any window and without a queue: the share is a lower bound.
     RandomLoss,
-    /// The addresses have shares far apart: it is that of the lower ones.
+    /// The addresses have shares far apart: the share is that of the lower part.
     AddressesDiffer,
-    /// The samples met several times the senders of now.
+    /// Several times as many senders as now gave the samples.
     PastLoad,
 }
 
@@ -72,14 +72,12 @@ impl Mark {
         self.into()
     }
 
-    /// What it says, for people.
+    /// A sentence for people.
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::RandomLoss => {
-                "loss: random (at any window and without a queue), so that it is what was carried at least"
-            }
-            Self::AddressesDiffer => "addresses: differ, so that it is that of the lower ones",
-            Self::PastLoad => "load: past (the samples met several times the senders of now)",
+            Self::RandomLoss => "loss: random (at any window, without a queue); the share is a lower bound",
+            Self::AddressesDiffer => "addresses: differ; the share is that of the lower part",
+            Self::PastLoad => "load: past (several times as many senders as now gave the samples)",
         }
     }
 }

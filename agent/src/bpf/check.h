@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Corrects a start on CUBIC or Reno by the connection's own path. One round trip after the first start, the acknowledgements of the ten
-// unpaced segments (train.h) show a rate that the share can be held against. Acknowledgements in bunches show none. From the first flight
-// on, each round whose times have not grown shows a path that is not full: the threshold is where slow start slows down, and not where it
-// ends. A queue or a loss ends it. Nothing is corrected where slow start has no threshold. BBR's check is bbr.h.
+// Corrects a start on CUBIC or Reno by the connection's own acknowledgements. Those of the first ten segments, which leave unpaced, show
+// the bottleneck's rate (train.h), unless they come in bunches. A round whose round trips have not grown shows a path that is not full: slow
+// start goes on beyond the threshold. A queue, a loss or HyStart ends the check. It does not change starts without a threshold. BBR's check
+// is bbr.h.
 
 #pragma once
 
@@ -67,19 +67,11 @@ INLINE void check_train(struct tcp_sock *tp, struct connection *connection, u64 
 		connection->checked = CHECKED_NOT;
 		lower(tp, segments_in(rate, rtt_us));
 	} else if (segments <= UNPACED && grown_us <= (long)(time_us + spread_of(rtt_min_us))) {
-		// What is paced has the rate of the share, and no queue but its own shows: about this fills the path.
+		// Later segments are paced at the share's rate, and there is no queue but that of the ten: about this window fills the path.
 		u32 fills = segments_in(rate, rtt_min_us);
 		connection->measured_pipe = fills > tp->snd_ssthresh;
 		raise(tp, connection, fills);
 	}
-}
-
-// What is in flight from here on is the next round.
-INLINE void begin_round(const struct tcp_sock *tp, struct connection *connection)
-{
-	connection->round_end = tp->snd_nxt;
-	connection->round_bytes = tp->snd_nxt - tp->snd_una;
-	connection->queued_us = 0;
 }
 
 // Takes one acknowledgement.
@@ -88,7 +80,7 @@ static __attribute__((noinline)) int check_start(struct sock *sk, struct connect
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	u64 rtt_us = connection->flight_rtt_ns / 1000;
 	u32 sample_us = sample->rtt_us, rtt_min_us = tp->rtt_min.s[0].v;
-	// CUBIC's HyStart has ended slow start where the threshold is another.
+	// HyStart, which sets a threshold of its own, ends the check as well.
 	if (BITS(&tp->inet_conn, icsk_ca_state) >= CA_CWR || !rtt_us || tp->snd_ssthresh != connection->set_ssthresh) {
 		connection->checked = CHECKED_NOT;
 		return 0;
@@ -108,10 +100,10 @@ static __attribute__((noinline)) int check_start(struct sock *sk, struct connect
 		connection->checked = CHECKED_NOT;
 		return 0;
 	}
-	// What an application wrote slowly fills nothing.
+	// A sender that its application limits does not fill its window.
 	if (tp->snd_cwnd >= tp->snd_ssthresh && limits_the_sender(tp))
 		raise(tp, connection, tp->snd_cwnd + (connection->measured_pipe ? tp->snd_cwnd / 4 : tp->snd_cwnd));
 	connection->checked = CHECKED_BY_QUEUE;
-	begin_round(tp, connection);
+	begin_round(connection, tp->snd_nxt, tp->snd_nxt - tp->snd_una);
 	return 0;
 }

@@ -309,7 +309,7 @@ void start_init(u64 *arguments)
 	struct start start = {};
 	if (!plan(tp, connection, next_size(sk, connection), 1, &start, 0))
 		return;
-	// Nothing of ours sees the acknowledgements that would show a threshold to be too low (check.h).
+	// After the hand-over check.h does not run, and cannot raise a threshold that is too low.
 	start.ssthresh = NO_THRESHOLD;
 	connection->paced |= set(tp, &start);
 	count(COUNT_STARTED);

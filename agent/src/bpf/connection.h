@@ -81,6 +81,14 @@ INLINE u64 next_size(struct sock *sk, struct connection *connection)
 	return connection->stated_bytes;
 }
 
+// A round of this many bytes is judged once `end` is acknowledged (check.h).
+INLINE void begin_round(struct connection *connection, u32 end, u32 bytes)
+{
+	connection->round_end = end;
+	connection->round_bytes = bytes;
+	connection->queued_us = 0;
+}
+
 // Decides a start, and takes from the budget what is granted above the default. Returns 0 if there is none. `share`, where it is not null, gets
 // the network's share in segments; only a fraction and the network's own cap reduce it.
 INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 stated_bytes, int first,
@@ -180,14 +188,13 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		connection->first_granted = start->cwnd;
 		connection->first_end = connection->flight_start + connection->flight_bytes;
 	}
-	// With an open threshold the start searches by itself. Only a first one has segments that leave unpaced.
+	// A start without a threshold needs no check. Only a connection's first start sends segments unpaced.
 	connection->checked = CHECKED_NOT;
 	if (settings->check && network->shape == SHAPE_PACED && !held_back && start->ssthresh != NO_THRESHOLD)
 		connection->checked = first && start->cwnd >= UNPACED ? CHECKED_BY_TRAIN : CHECKED_BY_QUEUE;
-	connection->round_end = connection->flight_start + connection->flight_bytes;
-	connection->round_bytes = connection->flight_bytes;
-	connection->queued_us = 0;
+	connection->measured_pipe = 0;
 	connection->set_ssthresh = start->ssthresh;
+	begin_round(connection, connection->flight_start + connection->flight_bytes, connection->flight_bytes);
 	connection->phase = PHASE_FLIGHT;
 	if (share && held_back) {
 		*share = start->cwnd;
@@ -326,8 +333,7 @@ INLINE u32 resume(const struct tcp_sock *tp, struct connection *connection)
 	connection->flight_bytes = (proven + extra) * mss;
 	if (first)
 		connection->first_end = connection->flight_start + connection->flight_bytes;
-	connection->round_end = connection->flight_start + connection->flight_bytes;
-	connection->round_bytes = connection->flight_bytes;
+	begin_round(connection, connection->flight_start + connection->flight_bytes, connection->flight_bytes);
 	connection->phase = PHASE_FLIGHT;
 	return window;
 }

@@ -252,7 +252,8 @@ PART int pace_start(const struct network *network, const struct transfer *transf
 		if (time < longer / SHORTEST_PART)
 			time = longer / SHORTEST_PART;
 	}
-	// A host without advice has sent twice its initial window after its own round trip. One below half of the mean is no measure of the path.
+	// At least as fast as plain TCP, which sends ten segments in the handshake's round trip. One below half of the mean does not measure the
+	// path.
 	u64 least_rate = rate_of(unpaced, mss, own > longer / 2 ? own : longer / 2);
 	start->rate = rate_of(spread, mss, time);
 	if (start->rate < least_rate)

@@ -206,7 +206,7 @@ struct connection {
 	u32 fraction; // and the part of a segment that belongs to it, in 2^-20
 	struct measured measured;
 	struct train train; // of the first flight
-	u32 round_end; // sequence after what is held against the path now, the first flight to begin with
+	u32 round_end; // sequence after the round that is checked, which is the first flight to begin with
 	u32 round_bytes;
 	u32 queued_us; // the least round trip of its last quarter
 	u32 set_ssthresh; // the threshold that we set last

@@ -60,8 +60,8 @@ pub(super) fn pace(
         PacingRule::TokenBucket { .. } => paced(cwnd, longer, longer),
         PacingRule::ShareAfterBurst { .. } => {
             let time = lossless.map_or(longer, |wanted| in_the_shown_queue(beyond(wanted.max(cwnd)), share, longer));
-            // A host without advice has sent twice its initial window after its own round trip. One below half of the mean is no measure of
-            // the path.
+            // At least as fast as plain TCP, which sends ten segments in the handshake's round trip. One below half of the mean does not
+            // measure the path.
             let least = paced(at_once, longer, own.max(Micros(longer.0 / 2)));
             let of_share = of_share(time);
             if of_share.rate < least.rate { least } else { of_share }

@@ -116,23 +116,33 @@ fn sizes(
         order.shuffle(&mut dice);
         for (index, bytes) in order {
             let site = scenario.sites.get(index).context("a site of this scenario")?;
-            let flow = transfer(stage, index, site, 0, bytes);
-            progress.one();
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-            match flow {
-                Ok(flow) => done.asked.push(Asked { site: index, client: 0, round, bytes, flow, offset: 0 }),
-                Err(_) => done.failed += 1,
-            }
-            drop(done);
-            pause(site);
+            time_one(stage, (index, site), (bytes, round), (done, progress));
         }
     }
     Ok(())
 }
 
-/// Lets it happen on all paths, and then times one transfer at a time on each.
+/// Times one transfer to the first client of a site, and waits until it is over for everyone.
+fn time_one(
+    stage: &Stage,
+    (index, site): (usize, &Site),
+    (bytes, round): (u64, u32),
+    (done, progress): (&Mutex<Done>, &Progress),
+) {
+    let flow = transfer(stage, index, site, 0, bytes);
+    progress.one();
+    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+    match flow {
+        Ok(flow) => done.asked.push(Asked { site: index, client: 0, round, bytes, flow, offset: 0 }),
+        Err(_) => done.failed += 1,
+    }
+    drop(done);
+    pause(site);
+}
+
+/// Applies the event to all paths, and then times one transfer at a time on each.
 fn after(stage: &Stage, scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Done> {
-    let Work::After { event, bytes, seconds } = scenario.work else { bail!("nothing happens") };
+    let Work::After { event, bytes, seconds } = scenario.work else { bail!("no event") };
     let done = Mutex::new(Done::default());
     thread::scope(|scope| {
         let one = |(index, site)| {
@@ -151,15 +161,7 @@ fn after(stage: &Stage, scenario: &Scenario, seed: u64, progress: &Progress) -> 
                     let bytes = order.pop().context("a transfer has a size")?;
                     let round = u32::try_from(begin.elapsed().as_secs() / 60)?;
                     progress.plan(1)?;
-                    let flow = transfer(stage, index, site, 0, bytes);
-                    progress.one();
-                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                    match flow {
-                        Ok(flow) => done.asked.push(Asked { site: index, client: 0, round, bytes, flow, offset: 0 }),
-                        Err(_) => done.failed += 1,
-                    }
-                    drop(done);
-                    pause(site);
+                    time_one(stage, (index, site), (bytes, round), (done, progress));
                 }
                 Ok(())
             })

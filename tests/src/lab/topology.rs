@@ -132,7 +132,7 @@ impl Topology {
     /// What each path has carried to its clients, and back.
     ///
     /// # Errors
-    /// Where the kernel does not say so.
+    /// Where `tc` does not show them.
     pub fn counts(&self) -> Result<Vec<[Counts; 2]>> {
         if self.kernel_paths.is_empty() {
             let of = |path: &Arc<PathCounters>| [&path.down, &path.up].map(LinkCounters::counts);
@@ -141,7 +141,7 @@ impl Topology {
         self.kernel_paths.iter().map(KernelPath::counts).collect()
     }
 
-    /// Makes the bottleneck of a path as fast as this from now on.
+    /// Changes the rate of a path's bottleneck.
     ///
     /// # Errors
     /// Where the kernel refuses.

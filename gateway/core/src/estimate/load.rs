@@ -1,4 +1,4 @@
-//! Samples count for the load that they met: those of a crowd say nothing about the empty path after it (`docs/definitions.md`, "The
+//! Leaves out samples of a load that is gone: those of a crowd do not describe the empty path after it (`docs/definitions.md`, "The
 //! estimate").
 
 use spand_proto::units::{Micros, Timestamp};
@@ -9,13 +9,14 @@ use crate::window::record::{WindowSlice, bucket_nanos};
 /// A load of this many times that of now is another one.
 const SEVERAL: f64 = 4.0;
 
-/// Senders that their window limited at a time, at least one: the round trips that they spent over the time that passed (Little's law).
+/// Window-limited senders at a time, at least one: the round trips that they spent over the time that passed (Little's law).
 pub(super) fn senders(of: &Bucket, bucket: Micros) -> f64 {
     let rtt = of.rtt.mean().unwrap_or_default().0 as f64;
     (f64::from(of.window_limited) * rtt / bucket.0.max(1) as f64).max(1.0)
 }
 
-/// The contributions of buckets in which not several times the senders of now shared the path; `None` where that is all.
+/// The contributions without those of crowded buckets; `None` where no bucket is crowded. A bucket is crowded with more than
+/// [`SEVERAL`] times the senders of the newest two.
 pub(super) fn of_now(slice: WindowSlice<'_>, bucket: Micros, now: Timestamp) -> Option<Vec<Contribution>> {
     let current = now.0 / bucket_nanos(bucket);
     // The current bucket has only begun.

@@ -221,7 +221,10 @@ pub(crate) fn of_counted(
         loss_window: if mark.is_none() { loss_window(losses) } else { None },
         opening: rule.opening(slice, live, now),
         buffer: buffer::buffer(slice, record.bucket),
-        bdp: live.bdp(slice.rtt().min),
+        // Where addresses differ, that is what the path of the fastest holds.
+        bdp: live
+            .bdp(slice.rtt().min)
+            .map(|bdp| if mark == Some(Mark::AddressesDiffer) && bdp > share { share } else { bdp }),
         refreshed,
         confidence: confidence(slice, now.since(refreshed), config.max_age),
         rule: rule.kind().of_share(),

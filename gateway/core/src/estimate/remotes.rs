@@ -71,7 +71,7 @@ pub(super) fn carried_by(part: &Contribution) -> Option<Window> {
     part.largest_bound.map(|bound| larger(part.carried, bound)).or(part.carried)
 }
 
-/// The largest value, and the largest of all others than who gave that one.
+/// The largest value, and the largest that anyone else gave.
 #[derive(Debug)]
 pub(super) struct Two<T> {
     first: Option<(T, Window)>,

@@ -1,5 +1,5 @@
-//! What each address of a window gave, and what that says about the network: whether its losses come at random, whether its addresses
-//! differ, whether its path fell (`docs/definitions.md`, "The estimate").
+//! Samples by connection and address, and what follows from them: random losses, addresses that differ, a path that fell
+//! (`docs/definitions.md`, "Marks"). It makes no estimate.
 
 use std::net::IpAddr;
 
@@ -71,7 +71,7 @@ impl Given {
     }
 }
 
-/// Puts what belongs together into one.
+/// Merges neighbours of the same source.
 fn together(given: &mut SmallVec<[Given; 32]>, same: impl Fn(&Given, &Given) -> bool) {
     given.dedup_by(|next, kept| {
         let is_same = same(next, kept);
@@ -113,8 +113,8 @@ const SCATTER: f64 = 0.25;
 /// Whether packets are lost at random: at windows that scatter, and without a queue. A shallow queue or a policer loses without a visible
 /// queue as well, but each time at about the same window.
 ///
-/// Each address has one voice, or each connection where there is one address. Of an even number of voices the one with the longer queue
-/// counts.
+/// Every address counts once; in a network of one address, every connection does. The median decides: of an even number, the larger of the
+/// middle two.
 pub(super) fn loses_at_random(slice: WindowSlice<'_>) -> bool {
     let losses = slice.contributions.iter().fold(0_u32, |sum, part| sum.saturating_add(part.queued.losses));
     if losses < FEWEST_LOSSES {
@@ -156,10 +156,10 @@ const FACTOR: f64 = 2.0;
 /// The same of fewer than four, by the largest and the smallest.
 const FACTOR_OF_FEW: f64 = 2.5;
 
-/// The share towards that of the lower ones, where the addresses of a network have shares far apart: all the way from half as much again
-/// as makes them differ, so that a sample more moves no share by much.
+/// The share where a network's addresses have shares far apart: between `share` and that of the lower quartile. It is the quartile's where
+/// they are one and a half times as far apart as the limit. The steps between keep one more sample from moving the share by much.
 ///
-/// From four addresses on a single one is no quartile. Of fewer it may be the lower one: so the share is at least half of the median.
+/// A single address of four or more is no quartile. A single one of fewer can be the lowest, so the share is at least half of the median.
 pub(super) fn lower_part(slice: WindowSlice<'_>, share: Window) -> Option<Window> {
     let given = addresses(slice);
     let mut shares: SmallVec<[f64; 32]> =
@@ -177,8 +177,8 @@ pub(super) fn lower_part(slice: WindowSlice<'_>, share: Window) -> Option<Window
     Window::from_bytes(share.bytes() - part * (share.bytes() - lowest))
 }
 
-/// A path that fell: what the losses of two addresses, or of two connections of a single one, say since no two carried half of `share`, and
-/// these newest contributions.
+/// The share of a path that fell, and the contributions since. It fell where two addresses lost below half of `share`, and no two carried
+/// half of it since. In a network of one address, two connections count.
 pub(super) fn fallen(slice: WindowSlice<'_>, share: Window) -> Option<(Window, WindowSlice<'_>)> {
     let all = slice.contributions;
     let several = remotes::are_several(all.iter());

@@ -1,7 +1,8 @@
 //! Shares of single clients in networks whose addresses differ: a client with samples of its own starts on these, and all others on the
 //! share of the lower part (`docs/definitions.md`, "Marks").
 //!
-//! A client's share is published as a separate network, as its retreat is; where there is one, that wins.
+//! A client's share is published as a separate network, with the budget of one connection. It does not judge losses: a client's retreat
+//! ([`super::retreats`]) replaces its share while it lasts.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,7 @@ impl Networks {
             let own = entry.view.addresses.iter().filter(|of| of.samples >= entry.view.needed.0);
             for share in own {
                 let client = client_network(share.address);
-                // Of the addresses of an IPv6 /64 the first one, with the largest share, is followed by lower ones.
+                // Addresses come in order, the largest share first: of several in an IPv6 /64 the smallest share counts.
                 match shares.iter_mut().find(|(other, _)| *other == client) {
                     Some((_, lower)) => *lower = *share,
                     None => shares.push((client, *share)),
@@ -65,8 +66,10 @@ impl Networks {
             }
             let own = own_view(client, &view);
             // By its own samples, so that they back it.
-            let of_samples = |of| Estimate {
+            let of_samples = |of: Estimate| Estimate {
                 share: share.share,
+                // The network's is that of its fastest client.
+                bdp: of.bdp.map(|bdp| if bdp < share.share { bdp } else { share.share }),
                 samples: share.samples,
                 is_lower_bound: false,
                 loss_connections: 1,
@@ -80,7 +83,7 @@ impl Networks {
         }
     }
 
-    /// Clients of a network start on its share again, all but those that are `kept`.
+    /// Ends the own shares of a network's clients, without those that are `kept`: they start on the network's share again.
     pub(super) fn end_own_shares_of(&mut self, network: Network, kept: impl Fn(Network) -> bool) {
         let inside = self.own_shares.network_of.range(network..).take_while(|(client, _)| network.covers(**client));
         let gone: Vec<Network> =

@@ -17,7 +17,8 @@ fn differing(published: &Published, mark: Option<Mark>, addresses: &[(u8, u32, u
         samples: *samples,
         is_lower: *segments <= 10,
     };
-    let estimate = view.estimate.clone().map(|of| Estimate { mark, loss_connections: 0, loss_window: None, ..of });
+    let bdp = Some(Window::from_segments(Segments(100), Bytes(1_448)));
+    let estimate = view.estimate.clone().map(|of| Estimate { mark, loss_connections: 0, loss_window: None, bdp, ..of });
     let addresses = addresses.iter().map(share).collect();
     apply(published, [Event::Network(Box::new(NetworkView { estimate, addresses, ..view }))]);
 }
@@ -34,6 +35,15 @@ async fn a_client_with_samples_has_its_own_share_and_all_others_that_of_the_lowe
     assert_eq!(advised(&published, 9), (own(9), Some(10)));
     assert_eq!(advised(&published, 7), (network(1), Some(10)), "two samples are too few");
     assert_eq!(advised(&published, 6), (network(1), Some(10)), "not known");
+    let bdp = |address: u8| {
+        let view = published.lookup([198, 51, 1, address].into()).unwrap();
+        view.estimate.as_ref().and_then(|of| of.bdp).map(|bdp| bdp.segments(Bytes(1_448)).0)
+    };
+    assert_eq!([8, 9].map(bdp), [Some(100), Some(10)], "a slow client's path holds no more than its share");
+    // What a start is pushed with.
+    let narrowed =
+        |address: u8| published.shared.state.read().networks.narrowed(network(1), [198, 51, 1, address].into());
+    assert_eq!([8, 9, 7, 6].map(narrowed), [own(8), own(9), network(1), network(1)]);
     assert_eq!((published.network_count(), published.address_retreats()), (1, 0));
     twin.read(&mut subscription).await;
     assert_eq!(twin.held.keys().copied().collect::<Vec<_>>(), [network(1), own(8), own(9)]);

@@ -272,6 +272,20 @@ fn the_last_segment_of_paper_mode_leaves_when_the_bucket_would_let_it_and_no_fas
 }
 
 #[test]
+fn no_start_is_paced_slower_than_plain_tcp_sends() {
+    // After a burst the share is 12 and the mean round trip 100 ms: two segments over it would leave in 20 segments a second.
+    let crowd = estimate(12);
+    let rate = |handshake_ms: u64| {
+        let asked = StartRequest { handshake_rtt: Some(Micros::from_millis(handshake_ms)), ..request(&crowd) };
+        start(&asked, &StartPolicy { rtt_bounds: None, ..StartPolicy::CAREFUL }).unwrap().pacing.unwrap().rate
+    };
+    // Ten segments in the handshake's round trip, or in half of the mean.
+    assert_eq!(rate(80), BytesPerSecond(10 * MSS.0 * 1_000 / 80));
+    assert_eq!(rate(50), BytesPerSecond(10 * MSS.0 * 1_000 / 50));
+    assert_eq!(rate(1), rate(50));
+}
+
+#[test]
 fn a_start_is_not_shifted_below_what_keeps_the_path_busy() {
     // 80 of 100 ms are without a queue, so 23 of 29 segments fill the path. Equation 3 gives 28, its shift 15.
     let estimate = estimate(29);

@@ -9,7 +9,7 @@ use super::impairments::Impairments;
 use super::seed;
 use crate::lab::namespace::Namespace;
 
-/// A bucket of two packets keeps the bottleneck's rate where a timer is late.
+/// tbf's bucket. With two packets tbf keeps its rate although a timer fires late.
 const BUCKET_BYTES: u64 = 2 * MTU_BYTES;
 /// Largest IP packet of an Ethernet, and the header that the kernel counts with it.
 const MTU_BYTES: u64 = 1_500;
@@ -86,7 +86,7 @@ impl KernelPath {
         let mut lines = vec![format!("qdisc add dev {device} root handle 1: {}", netem(hop.delay, loss))];
         let path = |queue| Self { edge: edge.clone(), device: device.to_owned(), clients: clients.clone(), queue };
         let (rate, burst_bytes, inner, queue) = match (policer, hop.rate, hop.queue) {
-            // What does not find tokens waits in one place, or is dropped.
+            // Nearly no queue: a packet without tokens waits if no other does, and is dropped otherwise.
             (Some(policer), None, _) => (policer.rate, policer.burst_bytes, "pfifo limit 1".to_owned(), 1),
             (None, Some(rate), Queue::Packets(limit)) => (rate, BUCKET_BYTES, format!("pfifo limit {limit}"), limit),
             (None, Some(rate), Queue::FqCodel) => (rate, BUCKET_BYTES, "fq_codel".to_owned(), 1_000),
@@ -115,7 +115,7 @@ impl KernelPath {
         )
     }
 
-    /// Makes the bottleneck as fast as this from now on.
+    /// Changes the bottleneck's rate.
     ///
     /// # Errors
     /// Where the kernel refuses.
@@ -126,7 +126,7 @@ impl KernelPath {
     /// What was carried to the clients, and back.
     ///
     /// # Errors
-    /// Where `tc` says something else.
+    /// Where `tc` fails or its output has no netem.
     pub fn counts(&self) -> Result<[Counts; 2]> {
         Ok([counts(&self.edge, &self.device)?, counts(&self.clients, "wan0")?])
     }

@@ -1,4 +1,4 @@
-//! The seed of netem's dice, in the kernel's own words: iproute2 has a word for it from 6.6 on only, and so has Linux.
+//! Seeds netem's random losses by netlink. Linux takes a seed since 6.6; older iproute2 has no option for it.
 
 use std::io::IoSlice;
 use std::os::fd::AsRawFd as _;

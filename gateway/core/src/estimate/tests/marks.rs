@@ -1,4 +1,4 @@
-//! What losses and addresses do not show: the marks that leave an estimate without a threshold.
+//! Marks: estimates without a threshold although losses gave samples. Paths that fall and loads that are gone.
 
 use super::*;
 
@@ -198,7 +198,7 @@ fn crowd(path: &mut Path, senders: u32) {
     bucket.window_limited = 100 * senders;
 }
 
-/// Lone transfers that reach 50, before a burst of `senders` that lose at 12, and after.
+/// Lone transfers lose at 50 segments before and after a burst, whose `senders` lose at 12.
 fn around_a_burst(before: u64, senders: u32, after: u64) -> Path {
     let mut path = Path::new(RuleKind::Robust);
     let lone = |path: &mut Path, first: u64, count: u64| {
