@@ -133,6 +133,7 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	u32 snd_cwnd;
 	u32 snd_cwnd_clamp;
+	u32 prior_cwnd;
 	u32 snd_ssthresh;
 	u32 srtt_us;
 	u32 packets_out;
