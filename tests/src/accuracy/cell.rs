@@ -16,7 +16,9 @@ use super::factors::{Cell, Numbers, RTT_GROWS};
 use super::result::Health;
 use crate::lab::link::Offloads;
 use crate::lab::namespace::Namespace;
-use crate::lab::path::{Burst, Cross, DelayChange, Episodes, Hop, Impairments, MtuDrop, PathConfig, Queue, Reorder};
+use crate::lab::path::{
+    Burst, Cross, DelayChange, Episodes, Hop, Impairments, MtuDrop, PathConfig, Queue, RateChange, Reorder,
+};
 use crate::lab::tap::Tap;
 use crate::lab::topology::{Access, MIRROR_DEVICE, NetworkPlan, Topology};
 use crate::lab::traffic::{Client, Conduct, Plan, Server, Step, WRITE_BYTES};
@@ -28,6 +30,11 @@ const POLL: Duration = Duration::from_millis(10);
 /// late; a sender's grows with its window, and what it held more would only be data still to send when the run is over.
 const RECEIVE_BUFFERS: &str = "4096 4194304 134217728";
 const SEND_BUFFERS: &str = "4096 65536 134217728";
+
+/// Connections of one client with the web's traffic at a time, answers of one, and the bytes of an answer.
+const WEB_CONNECTIONS: usize = 2;
+const WEB_ANSWERS: usize = 8;
+const WEB_BYTES: (f64, f64) = (15_000.0, 1_000_000.0);
 
 /// Under Nagle's algorithm: about half a segment.
 const SMALL_WRITE_BYTES: u32 = 700;
@@ -73,8 +80,10 @@ pub fn run(cell: &Cell, capture: &Path) -> Result<Recording> {
         ..Conduct::default()
     };
     let server = Server::start_with(&lab.server, lab.port, &conduct)?;
+    // Browsers open several connections.
+    let each = if cell.is("work", "mixed") || cell.is("work", "web") { WEB_CONNECTIONS } else { 1 };
     let workers = (0..)
-        .zip(&site.addresses)
+        .zip(site.addresses.iter().flat_map(|address| std::iter::repeat_n(address, each)))
         .map(|(n, address)| {
             let work = Work::of(cell, &numbers, seconds, n);
             let (address, target) = (*address, lab.server_address(network));
@@ -145,6 +154,12 @@ fn path(cell: &Cell, numbers: &Numbers) -> PathConfig {
     if cell.is("marks", "ce") {
         path.down.hop.mark_above = Some((numbers.queue / 3).max(2));
     }
+    if cell.is("change", "rate") {
+        // A third of the run each: to three fifths, and back.
+        let third = Duration::from_secs_f64(numbers.seconds.unwrap_or_default() / 3.0);
+        let change = |after, rate| Some(RateChange { after, rate: BytesPerSecond(rate) });
+        path.down.hop.changes = [change(third, numbers.rate.0 * 3 / 5), change(third * 2, numbers.rate.0)];
+    }
     match cell.level("sharing") {
         // A tenth of the bottleneck on average, by sources that are on a third of the time.
         "pareto" => {
@@ -188,6 +203,7 @@ fn impairments(cell: &Cell, numbers: &Numbers) -> Impairments {
         },
         outage: episodes.filter(|_| cell.is("disturbance", "outage")),
         stall: episodes.filter(|_| cell.is("disturbance", "stall")),
+        bunched: Duration::from_millis(if cell.is("jitter", "8ms-bunches") { 8 } else { 0 }),
         jitter: if cell.is("jitter", "2ms") { Duration::from_millis(2).min(numbers.rtt / 10) } else { Duration::ZERO },
         reorder: match cell.level("reordering") {
             "slight" => reorder(0.002, 20),
@@ -240,6 +256,9 @@ impl Work {
                 let plan = |bytes| Plan { steps: vec![Step::Send(bytes)], ..plan.clone() };
                 sizes.into_iter().map(|bytes| (plan(bytes), pause(&mut dice))).collect()
             }
+            None if cell.is("work", "web") || (cell.is("work", "mixed") && client > 0) => {
+                (0..100).map(|_| (Plan { steps: web(&mut dice), ..plan.clone() }, pause(&mut dice))).collect()
+            }
             None => (0..if again { 400 } else { 1 }).map(|_| (plan.clone(), pause(&mut dice))).collect(),
         };
         // A third of what the flow's share of path and queue would let it have.
@@ -267,6 +286,16 @@ impl Work {
         }
         (done, failed)
     }
+}
+
+/// What a keep-alive connection is asked for.
+fn web(dice: &mut StdRng) -> Vec<Step> {
+    let (least, most) = WEB_BYTES;
+    let mut answer = || {
+        let bytes = least * (most / least).powf(dice.random::<f64>());
+        [Step::Send(whole_bytes(bytes)), Step::Pause(Duration::from_millis(dice.random_range(50..800)))]
+    };
+    (0..WEB_ANSWERS).flat_map(|_| answer()).collect()
 }
 
 /// Messages from 3 KB to half a megabyte, as much as the path carries in the time, with pauses shorter and longer than a timeout.

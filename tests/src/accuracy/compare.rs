@@ -1,6 +1,7 @@
 //! Holds the engine's word against the kernel's, for one cell.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -9,6 +10,7 @@ use spand_core::config::WindowConfig;
 use spand_core::estimate::{NoEstimate, RobustRule, Rule};
 use spand_core::networks::NetworkTable;
 use spand_core::types::{Limiter, SampleReason, WindowSample};
+use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 
 use super::cell::Recording;
@@ -65,8 +67,9 @@ pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<Cel
     }
     result.network = network(recording, &kernel, &seen, &same_instants);
     if cell.is("cc", "bbr") {
-        let shares: Vec<f64> = truth.values().filter_map(usual_share).collect();
-        result.network.carried = mean(&shares);
+        let shares: Vec<_> = truth.iter().filter_map(|(flow, truth)| Some((*flow, usual_share(truth)?))).collect();
+        result.network.carried = mean(&shares.iter().map(|(_, share)| *share).collect::<Vec<_>>());
+        result.network.by_address = by_address(shares);
     }
     Ok(result)
 }
@@ -335,6 +338,8 @@ fn network(recording: &Recording, kernel: &[KernelSample], seen: &Seen, same_ins
         details.flat_map(|details| &details.samples).filter(|sample| sample.network == network).copied().collect();
     samples.sort_by_key(|sample| (sample.at, sample.connection));
     let losses = of(Reason::Loss);
+    let lost = kernel.iter().filter(|sample| sample.reason == Reason::Loss);
+    let default = self::estimate(network, &samples, &RobustRule::DEFAULT);
     let counted = kernel.iter().filter(|sample| matches!(sample.reason, Reason::Loss | Reason::End));
     let connections: BTreeSet<FlowId> = counted.map(|sample| sample.flow).collect();
     NetworkResult {
@@ -348,7 +353,9 @@ fn network(recording: &Recording, kernel: &[KernelSample], seen: &Seen, same_ins
         losses: mean(&losses),
         bound: of(Reason::LowerBound).into_iter().chain(of(Reason::SlowStartEnd)).max_by(f64::total_cmp),
         carried: None,
-        by_default: self::estimate(network, &samples, &RobustRule::DEFAULT),
+        by_default: default.as_ref().map(|it| (it.share.segments_f64(it.mss), it.is_lower_bound)),
+        confidence: default.map(|estimate| estimate.confidence.value()),
+        by_address: by_address(lost.map(|sample| (sample.flow, sample.segments))),
     }
 }
 
@@ -367,15 +374,23 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// What a rule makes of these samples, which are in order of time: in segments, and whether it is a lower bound.
-pub fn estimate(network: Network, samples: &[WindowSample], rule: &'static dyn Rule) -> Option<(f64, bool)> {
+/// Mean over remote addresses of the mean of each one's values.
+fn by_address(values: impl IntoIterator<Item = (FlowId, f64)>) -> Option<f64> {
+    let mut of: BTreeMap<IpAddr, Vec<f64>> = BTreeMap::new();
+    for (flow, value) in values {
+        of.entry(flow.remote.ip()).or_default().push(value);
+    }
+    mean(&of.values().filter_map(|values| mean(values)).collect::<Vec<_>>())
+}
+
+/// What a rule makes of these samples, which are in order of time.
+pub fn estimate(network: Network, samples: &[WindowSample], rule: &'static dyn Rule) -> Option<Estimate> {
     let mut table = NetworkTable::with_rule(WindowConfig::default(), NonZeroUsize::MIN, rule, 0);
     for sample in samples {
         table.add(sample);
         while table.poll_event().is_some() {}
     }
-    let estimate = table.estimate(network, samples.last()?.at)?;
-    Some((estimate.share.segments_f64(estimate.mss), estimate.is_lower_bound))
+    table.estimate(network, samples.last()?.at)
 }
 
 /// How often something was found, of all cells together.

@@ -1,5 +1,7 @@
 //! The covering design: cells in which every pair of levels meets, from a seed.
 
+use std::collections::BTreeMap;
+
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -62,6 +64,45 @@ pub fn plan(seed: u64, least: usize) -> Plan {
     }
     let cells = (0..).zip(&chosen).map(|(number, levels)| Cell::new(number, dice.random(), levels)).collect();
     Plan { cells, impossible, covered_after }
+}
+
+/// A kind of network as most users have them: its name, rate in Mbit/s, round trip in ms, queue in packets, and what else the path does.
+type Kind = (&'static str, u32, u32, u32, Option<(&'static str, &'static str)>);
+
+const KINDS: [Kind; 6] = [
+    ("office", 20, 40, 100, None),
+    ("fibre", 100, 30, 250, None),
+    ("wifi", 40, 30, 300, Some(("jitter", "8ms-bunches"))),
+    ("dsl", 16, 50, 60, None),
+    ("lte", 30, 60, 350, Some(("change", "rate"))),
+    ("deep", 10, 40, 500, None),
+];
+
+/// Networks with the traffic that a site's customers have: keep-alive connections of several addresses, in every second one beside a long
+/// transfer. Kinds and congestion controls take turns; rates, round trips and queues are drawn within a third of the kind's.
+pub fn mixed(seed: u64, networks: usize) -> Plan {
+    let mut dice = StdRng::seed_from_u64(seed);
+    let mut cell = |number: usize| {
+        let (kind, rate, rtt, queue, more) = KINDS[number % KINDS.len()];
+        let mut near = |value: u32| f64::from(value) * 1.33_f64.powf(dice.random_range(-1.0..1.0));
+        let (rate, rtt, queue) = (near(rate), near(rtt), near(queue));
+        let turn = number / KINDS.len();
+        let mut levels: BTreeMap<String, String> = [
+            ("kind", kind.to_owned()),
+            ("cc", ["cubic", "bbr", "cubic", "bbr", "reno", "bbr"][turn % 6].to_owned()),
+            ("rate", format!("{rate:.1}mbit")),
+            ("rtt", format!("{rtt:.0}ms")),
+            ("buffer", format!("{queue:.0}pkt")),
+            ("work", if (turn / 2 + number) % 2 == 0 { "mixed" } else { "web" }.to_owned()),
+            ("flows", dice.random_range(3..6).to_string()),
+            ("seconds", "20".to_owned()),
+        ]
+        .map(|(factor, level)| (factor.to_owned(), level))
+        .into();
+        levels.extend(more.map(|(factor, level)| (factor.to_owned(), level.to_owned())));
+        Cell { number: u32::try_from(number).unwrap_or(u32::MAX), seed: dice.random(), levels }
+    };
+    Plan { cells: (0..networks).map(&mut cell).collect(), impossible: Vec::new(), covered_after: 0 }
 }
 
 fn pairs() -> Vec<(Level, Level)> {
@@ -152,5 +193,19 @@ mod tests {
     fn a_seed_gives_one_plan() {
         assert_eq!(plan(7, 300).cells, plan(7, 300).cells);
         assert_ne!(plan(7, 300).cells, plan(8, 300).cells);
+    }
+
+    #[test]
+    fn mixed_networks_have_every_kind_with_both_families_of_congestion_control() {
+        let cells = mixed(1, 66).cells;
+        assert_eq!(cells, mixed(1, 66).cells);
+        assert_ne!(cells, mixed(2, 66).cells);
+        for (kind, ..) in KINDS {
+            for (work, bbr) in [("mixed", true), ("mixed", false), ("web", true), ("web", false)] {
+                let is = |cell: &&Cell| cell.is("kind", kind) && cell.is("work", work) && cell.is("cc", "bbr") == bbr;
+                assert!(cells.iter().any(|cell| is(&cell)), "{kind}, {work}, BBR: {bbr}");
+            }
+        }
+        assert!(cells.iter().all(|cell| cell.numbers().rate.0 <= 20_000_000 && cell.numbers().seconds == Some(20.0)));
     }
 }

@@ -210,6 +210,12 @@ pub struct NetworkResult {
     /// The estimate of the default rule from the same samples, and whether it is a lower bound.
     #[serde(default)]
     pub by_default: Option<(f64, bool)>,
+    /// How far that can be trusted.
+    #[serde(default)]
+    pub confidence: Option<f64>,
+    /// Mean over addresses of [`Self::losses`], of BBR of [`Self::carried`].
+    #[serde(default)]
+    pub by_address: Option<f64>,
 }
 
 /// Everything kept of a cell.

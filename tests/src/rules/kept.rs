@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use flate2::read::GzDecoder;
 use ipnet::IpNet;
 use serde::Deserialize;
-use spand_core::estimate::{RobustRule, SpandRule};
+use spand_core::estimate::{RobustRule, Rule, SpandRule};
 use spand_core::types::WindowSample;
 use spand_proto::network::Network;
 
@@ -125,6 +125,7 @@ fn read(folder: &Path) -> Result<Option<Kept>> {
         *counts.entry(sample.reason.is_loss()).or_default() += 1;
     }
     let count = |losses| counts.get(&losses).copied().unwrap_or(0);
+    let share = |rule: &'static dyn Rule| estimate(network, &found, rule).map(|it| it.share.segments_f64(it.mss));
     Ok(Some(Kept {
         number: about.cell.number,
         what: about.cell.title(),
@@ -133,8 +134,8 @@ fn read(folder: &Path) -> Result<Option<Kept>> {
         losses: count(true),
         ends: count(false),
         kernel_peaks: peaks.len(),
-        spand: estimate(network, &found, &SpandRule).map(|(share, _)| share),
-        robust: estimate(network, &found, &RobustRule::DEFAULT).map(|(share, _)| share),
+        spand: share(&SpandRule),
+        robust: share(&RobustRule::DEFAULT),
         same_instants: mean(&same),
         peak_share: mean(&peaks),
     }))

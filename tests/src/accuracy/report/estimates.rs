@@ -122,6 +122,68 @@ pub(super) fn estimates(text: &mut String, results: &[&CellResult]) -> Result<()
     Ok(())
 }
 
+/// Networks with the web's traffic: the default rule against the truth, by kind, and what confidence means.
+pub(super) fn mixed(text: &mut String, results: &[&CellResult]) -> Result<()> {
+    let of_kind = |result: &CellResult| Some(result.cell.as_ref()?.levels.get("kind")?.clone());
+    let mut kinds: Vec<String> = results.iter().filter_map(|result| of_kind(result)).collect();
+    kinds.sort();
+    kinds.dedup();
+    if kinds.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        text,
+        "## Mixed traffic\n\nThe default rule against the mean over addresses of the kernel's windows at losses, of BBR of delivery rate times smallest round trip. Right: within 20 %. A lower bound is right where it is not above the truth by more.\n\n| networks | share given | right | error: median; worst below, above | lower bounds: right |\n| --- | --- | --- | --- | --- |"
+    )?;
+    for (name, ccs) in [("Reno, CUBIC", LOSS_BASED), ("BBR", &["bbr"][..])] {
+        for kind in std::iter::once("all").chain(kinds.iter().map(String::as_str)) {
+            let here = results.iter().filter(|result| {
+                ccs.contains(&cc(result)) && of_kind(result).is_some_and(|of| kind == "all" || of == kind)
+            });
+            let here: Vec<&NetworkResult> = here.map(|result| &result.network).collect();
+            writeln!(text, "| {name}: {kind} | {} |", row(&here))?;
+        }
+    }
+    let sure: Vec<f64> = results
+        .iter()
+        .filter(|result| of_kind(result).is_some() && result.network.confidence > Some(SURE))
+        .filter_map(|result| error(&result.network).filter(|(_, bound)| !bound).map(|(error, _)| error))
+        .collect();
+    let right = sure.iter().filter(|error| error.abs() <= WITHIN_MIXED).count();
+    writeln!(text, "\nOf {} shares with a confidence above {SURE}, {right} are right.\n", sure.len())?;
+    Ok(())
+}
+
+/// Part of the truth within which a mixed network's share has to be, and the confidence that means it.
+const WITHIN_MIXED: f64 = 0.2;
+const SURE: f64 = 0.8;
+
+/// An estimate over the truth, less one, and whether it is a lower bound.
+fn error(network: &NetworkResult) -> Option<(f64, bool)> {
+    let (share, is_bound) = network.by_default?;
+    Some((share / network.by_address? - 1.0, is_bound))
+}
+
+fn row(networks: &[&NetworkResult]) -> String {
+    let errors: Vec<(f64, bool)> = networks.iter().filter_map(|network| error(network)).collect();
+    let asked = networks.iter().filter(|network| network.by_address.is_some()).count();
+    let of = |bound| -> Vec<f64> { errors.iter().filter(|(_, is)| *is == bound).map(|(error, _)| *error).collect() };
+    let (mut shares, bounds) = (of(false), of(true));
+    shares.sort_by(f64::total_cmp);
+    let right = shares.iter().filter(|error| error.abs() <= WITHIN_MIXED).count();
+    let percent = |error: Option<&f64>| error.map_or("-".to_owned(), |error| format!("{:+.0} %", error * 100.0));
+    let below = bounds.iter().filter(|error| **error <= WITHIN_MIXED).count();
+    format!(
+        "{} of {} | {right} | {}; {}, {} | {below} of {}",
+        shares.len(),
+        asked,
+        percent(shares.get(shares.len() / 2)),
+        percent(shares.first()),
+        percent(shares.last()),
+        bounds.len()
+    )
+}
+
 /// How many of those that can be asked are right.
 fn part<'a>(
     networks: impl IntoIterator<Item = &'a &'a NetworkResult>,
@@ -169,6 +231,34 @@ mod tests {
         estimates(&mut text, &results.iter().collect::<Vec<_>>()).unwrap();
         assert!(text.contains("| all | 1 of 2 | 1 of 1 | 0 of 1 | 1 of 1 | 1 of 1 | 1 of 1 |"), "{text}");
         assert!(text.contains("| behind a receiver | - | - | - | 1 of 1 | - | - |"), "{text}");
+    }
+
+    #[test]
+    fn mixed_networks_are_held_against_the_mean_over_addresses() {
+        let network = |share: f64, bound, confidence| NetworkResult {
+            by_default: Some((share, bound)),
+            by_address: Some(100.0),
+            confidence: Some(confidence),
+            ..NetworkResult::default()
+        };
+        let of = |cc, network| {
+            let mut result = result(cc, "web", network);
+            result.cell.as_mut().unwrap().levels.insert("kind".to_owned(), "wifi".to_owned());
+            result
+        };
+        let silent = NetworkResult { by_address: Some(100.0), ..NetworkResult::default() };
+        let results = [
+            of("cubic", network(85.0, false, 0.9)),
+            of("reno", network(60.0, false, 0.9)),
+            of("cubic", network(125.0, true, 0.9)),
+            of("bbr", network(110.0, false, 0.5)),
+            of("bbr", silent),
+        ];
+        let mut text = String::new();
+        mixed(&mut text, &results.iter().collect::<Vec<_>>()).unwrap();
+        assert!(text.contains("| Reno, CUBIC: wifi | 2 of 3 | 1 | -15 %; -40 %, -15 % | 0 of 1 |"), "{text}");
+        assert!(text.contains("| BBR: all | 1 of 2 | 1 | +10 %; +10 %, +10 % | 0 of 0 |"), "{text}");
+        assert!(text.contains("Of 2 shares with a confidence above 0.8, 1 are right."), "{text}");
     }
 
     #[test]

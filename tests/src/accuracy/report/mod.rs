@@ -43,6 +43,7 @@ pub fn write(page: &Path, header: &str, planned: usize, results: &[CellResult]) 
         "{} of {planned} cells ran; {faulty} of them count for nothing, since their path or record was off.\n",
         results.len()
     )?;
+    estimates::mixed(&mut text, &sound)?;
     estimates::estimates(&mut text, &sound)?;
     figures::worst_cells(&mut text, &sound)?;
     figures::targets(&mut text, &sound)?;

@@ -22,9 +22,9 @@ pub(crate) struct Slice<'a> {
     pub(crate) plan: &'a Plan,
     /// Where results of its seed go.
     pub(crate) out: &'a Path,
-    /// Its seed and size, for the processes of cells.
+    /// Its seed, and its size by the option's name, for the processes of cells.
     pub(crate) seed: u64,
-    pub(crate) cells: usize,
+    pub(crate) size: (&'static str, usize),
     /// Cells side by side.
     pub(crate) lanes: usize,
     /// No cell ends later, if it takes as long as planned.
@@ -116,7 +116,7 @@ fn start(slice: &Slice<'_>, cell: Cell, tries: u32) -> Result<Running> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(program);
     command
-        .args(["--seed", &slice.seed.to_string(), "--cells", &slice.cells.to_string()])
+        .args(["--seed", &slice.seed.to_string(), slice.size.0, &slice.size.1.to_string()])
         .args(["--cell", &cell.number.to_string(), "--out"])
         .arg(slice.base)
         .stdin(Stdio::null())

@@ -15,7 +15,7 @@ use clap::Parser;
 use spand_tests::accuracy::cell;
 use spand_tests::accuracy::compare::compare;
 use spand_tests::accuracy::factors::Cell;
-use spand_tests::accuracy::plan::{Plan, plan};
+use spand_tests::accuracy::plan::{Plan, mixed, plan};
 use spand_tests::accuracy::report;
 use spand_tests::accuracy::result::{CellResult, quantiles};
 use spand_tests::ending::{arguments, exit_code};
@@ -29,6 +29,9 @@ struct Arguments {
     /// Cells of the plan, at least; every pair of levels meets in any case
     #[arg(long, default_value_t = 320)]
     cells: usize,
+    /// Networks of several addresses with the web's traffic in place of the design, this many
+    #[arg(long, value_name = "NETWORKS")]
+    mixed: Option<usize>,
     /// Where results go, one file a cell
     #[arg(long, default_value = "target/accuracy")]
     out: PathBuf,
@@ -67,8 +70,11 @@ fn main() -> ExitCode {
 
 fn work() -> Result<()> {
     let arguments: Arguments = arguments();
-    let plan = plan(arguments.seed, arguments.cells);
-    let out = arguments.out.join(format!("seed-{}", arguments.seed));
+    let (plan, folder) = match arguments.mixed {
+        Some(networks) => (mixed(arguments.seed, networks), "mixed"),
+        None => (plan(arguments.seed, arguments.cells), "seed"),
+    };
+    let out = arguments.out.join(format!("{folder}-{}", arguments.seed));
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     if let Some(number) = arguments.cell {
         let cell = plan.cells.get(number as usize).with_context(|| format!("the plan has no cell {number}"))?;
@@ -101,7 +107,7 @@ fn run_missing(arguments: &Arguments, plan: &Plan, out: &Path) -> Result<()> {
         plan,
         out,
         seed: arguments.seed,
-        cells: arguments.cells,
+        size: arguments.mixed.map_or(("--cells", arguments.cells), |networks| ("--mixed", networks)),
         lanes: usize::from(arguments.lanes),
         deadline,
         keep: arguments.keep.as_deref(),
@@ -126,6 +132,13 @@ fn print_plan(arguments: &Arguments, plan: &Plan) {
 }
 
 fn header(arguments: &Arguments, plan: &Plan) -> String {
+    if let Some(networks) = arguments.mixed {
+        return format!(
+            "`make accuracy ARGS=\"--mixed {networks} --seed {}\"`: networks of three to five addresses with two keep-alive connections each, \
+             answers of 15 KB to 1 MB; in every second network one of them is a long transfer.",
+            arguments.seed
+        );
+    }
     let impossible = if plan.impossible.is_empty() { "none".to_owned() } else { plan.impossible.join("; ") };
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let version = kernel.trim().split('-').next().unwrap_or_default().to_owned();
