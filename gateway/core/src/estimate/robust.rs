@@ -105,7 +105,7 @@ impl Counted {
         match self {
             Self::Full => (part.full.samples, part.full.bytes),
             Self::Carried => {
-                // Losses beside rates are not at a full path.
+                // Rates are among the others.
                 let (losses, bytes) = if part.full.by_rate { (0, 0.0) } else { (part.full.samples, part.full.bytes) };
                 let others = part.samples.saturating_sub(part.loss_samples);
                 (losses.saturating_add(others), bytes + (part.sum_bytes - part.loss_bytes).max(0.0))

@@ -121,16 +121,22 @@ pub struct FullSum {
     pub samples: u32,
     /// Their sum in bytes.
     pub bytes: f64,
-    /// Whether they are delivery rates. Those of a sender say more than what it lost on the way.
+    /// Whether they are delivery rates, and losses after the first of them.
     pub by_rate: bool,
 }
 
 impl FullSum {
-    /// By a loss or mark in congestion avoidance, or by a rate. What arrived of a lost first flight was cut by a burst.
-    fn of(reason: SampleReason, window: Window) -> Option<Self> {
+    /// Adds a loss or mark in congestion avoidance, or a rate. What arrived of a lost first flight was cut by a burst; and so may be what a
+    /// sender lost before its first rate.
+    fn add(&mut self, reason: SampleReason, window: Window) {
         let by_rate = reason == SampleReason::Rate;
-        let shows = by_rate || matches!(reason, SampleReason::Loss | SampleReason::Ecn);
-        shows.then(|| Self { samples: 1, bytes: window.bytes(), by_rate })
+        if by_rate && !self.by_rate {
+            *self = Self { by_rate, ..Self::default() };
+        }
+        if by_rate || matches!(reason, SampleReason::Loss | SampleReason::Ecn) {
+            self.samples = self.samples.saturating_add(1);
+            self.bytes += window.bytes();
+        }
     }
 
     /// Both together, or the one by rates.
@@ -252,9 +258,7 @@ impl Contribution {
                 self.queued = self.queued.with(queued);
             }
         }
-        if let Some(full) = FullSum::of(sample.reason, admitted) {
-            self.full = self.full.with(full);
-        }
+        self.full.add(sample.reason, admitted);
         self.sum_bytes += admitted.bytes();
         // The path did not carry a first flight that lost packets.
         if sample.reason != SampleReason::FirstFlight {
