@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use spand_core::config::WindowConfig;
 use spand_core::networks::NetworkTable;
 use spand_core::types::{ConnectionId, Phase, RttSum, SampleReason, WindowSample};
-use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, Source};
+use spand_core::window::bucket::{Bucket, Contribution, FullSum, QueueSum, RemoteRtt, Source};
 use spand_core::window::record::NetworkRecord;
 use spand_gateway::publisher::{MonotonicClock, PacketClock};
 use spand_gateway::store::{Change, EstimateStore, SledStore};
@@ -62,6 +62,7 @@ fn record(number: u32, tick: u64, buckets: u64) -> NetworkRecord {
         loss_samples: 1,
         sum_bytes: 3.0 * share,
         loss_bytes: share,
+        full: FullSum { samples: 1, bytes: share, by_rate: false },
         squares: 3.0 * share * share,
         carried: Window::from_bytes(share),
         mss: Bytes(1_448),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! key    family (1 byte: 4 or 6), address (4 or 16 bytes, network order), prefix length (1 byte)
-//! value  format (1 byte: 4, or 3 of an older gateway), payload ([`super::record`]), CRC-32 of key, format and payload (4 bytes, little endian)
+//! value  format (1 byte: 5, or 3 or 4 of an older gateway), payload ([`super::record`]), CRC-32 of key, format and payload (4 bytes, little endian)
 //! ```
 //!
 //! Keys sort as networks do. The checksum takes the key in, so that a value that ended up under another network's key is
@@ -16,11 +16,12 @@ use spand_proto::network::Network;
 
 use super::record;
 use spand_core::encoding::numbers::{Malformed, Reader, Writer};
+use spand_core::encoding::parts::Layout;
 
 /// Format of what follows.
-const FORMAT: u8 = 4;
-/// The one before, without what losses show of the queue; read only.
-const FORMAT_BEFORE: u8 = 3;
+const FORMAT: u8 = 5;
+/// Those before; read only.
+const FORMATS_BEFORE: [(u8, Layout); 2] = [(4, Layout::Queue), (3, Layout::Plain)];
 pub(super) const CHECKSUM_LEN: usize = 4;
 
 /// Why an entry was left out.
@@ -97,12 +98,9 @@ pub(super) fn record_of(key: &[u8], value: &[u8]) -> Result<NetworkRecord, Recor
         return Err(RecordError::Checksum);
     }
     let (format, payload) = checked.split_first().ok_or(RecordError::Short)?;
-    let shows_queue = match *format {
-        FORMAT => true,
-        FORMAT_BEFORE => false,
-        format => return Err(RecordError::Format(format)),
-    };
-    Ok(record::read(&mut Reader { rest: payload }, shows_queue)?)
+    let mut formats = FORMATS_BEFORE.into_iter().chain([(FORMAT, Layout::Full)]);
+    let (_, layout) = formats.find(|(known, _)| known == format).ok_or(RecordError::Format(*format))?;
+    Ok(record::read(&mut Reader { rest: payload }, layout)?)
 }
 
 /// CRC-32 of a key and what is kept under it.
@@ -118,7 +116,7 @@ mod tests {
     use proptest::prelude::*;
     use spand_core::types::ConnectionId;
     use spand_core::types::RttSum;
-    use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, Source};
+    use spand_core::window::bucket::{Bucket, Contribution, FullSum, QueueSum, RemoteRtt, Source};
     use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
     use super::*;
@@ -145,8 +143,8 @@ mod tests {
         fn contribution()(
             bucket: u64,
             source: Option<(IpAddr, u64)>,
-            counts: (u32, u32, u32),
-            sums in (0.0..1e15, 0.0..1e15, 0.0..1e30),
+            counts: (u32, u32, u32, u32),
+            sums in (0.0..1e15, 0.0..1e15, 0.0..1e30, 0.0..1e15),
             mss: u64,
             largest_bound in prop::option::of(window()),
             carried in prop::option::of(window()),
@@ -159,6 +157,7 @@ mod tests {
                 loss_samples: counts.1,
                 sum_bytes: sums.0,
                 loss_bytes: sums.1,
+                full: FullSum { samples: counts.3, bytes: if counts.3 > 0 { sums.3 } else { 0.0 }, by_rate: sums.3 > 1e14 },
                 squares: sums.2,
                 carried,
                 mss: Bytes(mss),

@@ -23,7 +23,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use spand_core::encoding::numbers::{Malformed, Reader, Writer, optional, read_optional};
-use spand_core::encoding::parts;
+use spand_core::encoding::parts::{self, Layout};
 use spand_core::types::ConnectionId;
 use spand_core::window::bucket::{Contribution, RemoteRtt, Source};
 use spand_core::window::record::NetworkRecord;
@@ -32,7 +32,7 @@ use strum::{IntoStaticStr, VariantArray};
 
 /// Fewest bytes of a bucket, of a contribution and of the round trips to an address.
 const LEAST_BUCKET: usize = 1 + parts::LEAST_BUCKET;
-const LEAST_CONTRIBUTION: usize = 2 + parts::LEAST_CONTRIBUTION_BEFORE;
+const LEAST_CONTRIBUTION: usize = 2 + parts::LEAST_CONTRIBUTION;
 const LEAST_ROUND_TRIPS: usize = 8;
 
 /// Writes a record after what `out` holds already.
@@ -67,7 +67,7 @@ pub(super) fn write(record: &NetworkRecord, out: &mut Writer) {
 }
 
 /// Reads a record of one of the formats, which takes all of `input`.
-pub(super) fn read(input: &mut Reader<'_>, shows_queue: bool) -> Result<NetworkRecord, Malformed> {
+pub(super) fn read(input: &mut Reader<'_>, layout: Layout) -> Result<NetworkRecord, Malformed> {
     let bucket = Micros(input.whole()?);
     let [newest_sample, newest, raised] = read_optional(input, |input| input.whole().map(Timestamp))?;
     let mut before = 0u64;
@@ -78,7 +78,7 @@ pub(super) fn read(input: &mut Reader<'_>, shows_queue: bool) -> Result<NetworkR
     let mut before = 0u64;
     let contributions = input.list(LEAST_CONTRIBUTION, |input| {
         before = before.wrapping_add(input.whole()?);
-        read_contribution(before, input, shows_queue)
+        read_contribution(before, input, layout)
     })?;
     let mut before = 0u64;
     let rtts = input.list(LEAST_ROUND_TRIPS, |input| {
@@ -102,12 +102,12 @@ fn write_contribution(contribution: &Contribution, out: &mut Writer) {
     parts::write_contribution(contribution, out);
 }
 
-fn read_contribution(bucket: u64, input: &mut Reader<'_>, shows_queue: bool) -> Result<Contribution, Malformed> {
+fn read_contribution(bucket: u64, input: &mut Reader<'_>, layout: Layout) -> Result<Contribution, Malformed> {
     let source = match read_address(input)? {
         Some(remote) => Some(Source { remote, connection: ConnectionId(input.whole()?) }),
         None => None,
     };
-    parts::read_contribution(bucket, source, input, shows_queue)
+    parts::read_contribution(bucket, source, input, layout)
 }
 
 fn family(address: IpAddr) -> u8 {

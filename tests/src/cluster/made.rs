@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use spand_core::config::WindowConfig;
 use spand_core::sharing::{GatewayId, Pseudonyms, TapId, fingerprint};
 use spand_core::types::{ConnectionId, RttSum, SampleRate};
-use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, Source};
+use spand_core::window::bucket::{Bucket, Contribution, FullSum, QueueSum, RemoteRtt, Source};
 use spand_core::window::cells::Cell;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
@@ -105,6 +105,7 @@ impl MadeCells {
                 loss_samples: 1,
                 sum_bytes: 2.0 * bytes,
                 loss_bytes: bytes,
+                full: FullSum { samples: 1, bytes: bytes, by_rate: false },
                 squares: 2.0 * bytes * bytes,
                 carried: Window::from_bytes(bytes),
                 mss: Bytes(SEGMENT),

@@ -11,7 +11,6 @@ mod probe;
 mod remotes;
 mod robust;
 mod sources;
-mod votes;
 
 #[cfg(test)]
 mod tests;
@@ -42,8 +41,8 @@ use crate::window::record::{NetworkRecord, WindowSlice, bucket_nanos};
 /// Number of samples at which the term for their number is 0.5: a few more than the minimum of 3
 /// (`docs/decisions/estimate-of-a-network.md`).
 const HALF_TRUST_SAMPLES: f64 = 5.0;
-/// Factor for samples of a single remote address: they measure its access link, not the network's path.
-const ONE_ADDRESS: f64 = 0.5;
+/// Factor for a lower bound.
+const PART_OF_BOUND: f64 = 0.5;
 
 /// Why a network has no estimate.
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, VariantArray)]
@@ -203,22 +202,23 @@ pub(crate) fn of_counted(
             ..at_least(network, slice, bound, now, (config, rule))
         });
     }
-    let Shown { share, mark, fell } = Shown::of(slice, rule).ok_or(NoEstimate::TooFewSamples)?;
+    let Shown { share, is_lower_bound, mark, fell } = Shown::of(slice, rule).ok_or(NoEstimate::TooFewSamples)?;
     let mark = if past_load { Some(Mark::PastLoad) } else { mark };
     let losses = fell.unwrap_or(slice);
+    let is_backed = mark.is_none() && !is_lower_bound;
     let backed = fell.map_or(counts.loss_connections, |fell| Counts::of(fell).loss_connections);
     Ok(Estimate {
         network,
         share,
-        is_lower_bound: false,
+        is_lower_bound,
         mss: median_mss(slice),
         rtt_min: slice.rtt().min,
         rtt_mean: slice.rtt_mean(),
         samples: counts.samples,
         connections: counts.connections,
-        loss_connections: if mark.is_none() { backed } else { 0 },
+        loss_connections: if is_backed { backed } else { 0 },
         losses: slice.losses(),
-        loss_window: if mark.is_none() { loss_window(losses) } else { None },
+        loss_window: if is_backed { loss_window(losses) } else { None },
         opening: rule.opening(slice, live, now),
         buffer: buffer::buffer(slice, record.bucket),
         // Where addresses differ, that is what the path of the fastest holds.
@@ -226,7 +226,7 @@ pub(crate) fn of_counted(
             .bdp(slice.rtt().min)
             .map(|bdp| if mark == Some(Mark::AddressesDiffer) && bdp > share { share } else { bdp }),
         refreshed,
-        confidence: confidence(slice, now.since(refreshed), config.max_age),
+        confidence: confidence(slice, is_lower_bound, now.since(refreshed), config.max_age, rule),
         rule: rule.kind().of_share(),
         mark,
     })
@@ -236,6 +236,8 @@ pub(crate) fn of_counted(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown<'a> {
     share: Window,
+    /// Whether samples at a full path are too few: what ended without loss shows what the path carried, not what it can.
+    is_lower_bound: bool,
     /// Why no loss backs it.
     mark: Option<Mark>,
     /// Where the path fell, the contributions since.
@@ -245,14 +247,18 @@ pub(crate) struct Shown<'a> {
 impl<'a> Shown<'a> {
     pub(crate) fn of(slice: WindowSlice<'a>, rule: &dyn Rule) -> Option<Self> {
         let share = rule.share(slice)?;
+        let shown = Self { share, is_lower_bound: false, mark: None, fell: None };
         if !rule.gives_bounds() {
-            return Some(Self { share, mark: None, fell: None });
+            return Some(shown);
         }
         if let Some((share, fell)) = sources::fallen(slice, share) {
-            return Some(Self { share, mark: None, fell: Some(fell) });
+            return Some(Self { share, fell: Some(fell), ..shown });
+        }
+        if !remotes::show_full_path(slice.contributions) {
+            return Some(Self { is_lower_bound: true, ..shown });
         }
         let lower = sources::lower_part(slice, share);
-        Some(Self { share: lower.unwrap_or(share), mark: lower.map(|_| Mark::AddressesDiffer), fell: None })
+        Some(Self { share: lower.unwrap_or(share), mark: lower.map(|_| Mark::AddressesDiffer), ..shown })
     }
 }
 
@@ -332,31 +338,51 @@ fn at_least(
 
 /// How far an estimate can be trusted: number of samples, agreement among them, freshness and breadth, each from 0 to 1, multiplied:
 ///
-/// `n / (n + 5)  *  1 / (1 + cv)  *  (1 - age / max_age)  *  (1, or 0.5 where all are of one address)`
+/// `n / (n + 5)  *  1 / (1 + cv)  *  (1 - age / max_age)  *  a / (a + 1)`
 ///
-/// with `cv` the samples' standard deviation over their mean. 20 samples of several hosts that scatter by a quarter give
-/// 0.64 when fresh; the least that makes an estimate, three that agree, 0.38.
-fn confidence(slice: WindowSlice<'_>, age: Micros, max_age: Micros) -> Confidence {
-    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+/// with `n` samples that count, of `a` addresses, and `cv` the standard deviation of all over their mean. 20 samples of nine addresses that
+/// scatter by an eighth give 0.64 when fresh; the least that makes an estimate, three of two addresses that agree, 0.25. A lower bound has
+/// half of that.
+fn confidence(
+    slice: WindowSlice<'_>,
+    is_lower_bound: bool,
+    age: Micros,
+    max_age: Micros,
+    rule: &dyn Rule,
+) -> Confidence {
+    let counted = |part: &Contribution| {
+        if rule.gives_bounds() && !is_lower_bound { part.full.samples } else { part.samples }
+    };
+    let (mut samples, mut sum, mut squares, mut number) = (0.0, 0.0, 0.0, 0.0);
+    let mut addresses = SmallVec::<[_; 32]>::new();
     for contribution in slice.contributions {
-        count += f64::from(contribution.samples);
+        samples += f64::from(contribution.samples);
         sum += contribution.sum_bytes;
         squares += contribution.squares;
+        let counted = counted(contribution);
+        if counted > 0 {
+            number += f64::from(counted);
+            addresses.push(contribution.source.map(|source| source.remote));
+        }
     }
-    if count == 0.0 {
+    addresses.sort_unstable();
+    addresses.dedup();
+    if samples == 0.0 {
         return Confidence::new(0.0);
     }
-    let mean = sum / count;
-    let deviation = (squares / count - mean * mean).max(0.0).sqrt();
+    let mean = sum / samples;
+    let deviation = (squares / samples - mean * mean).max(0.0).sqrt();
     let agreement = if mean > 0.0 { 1.0 / (1.0 + deviation / mean) } else { 0.0 };
-    let breadth = if remotes::several_gave_samples(slice) { 1.0 } else { ONE_ADDRESS };
-    Confidence::new(count / (count + HALF_TRUST_SAMPLES) * agreement * freshness(age, max_age) * breadth)
+    let addresses = addresses.len() as f64;
+    let whole = if is_lower_bound { PART_OF_BOUND } else { 1.0 };
+    let breadth = addresses / (addresses + 1.0);
+    Confidence::new(whole * number / (number + HALF_TRUST_SAMPLES) * agreement * freshness(age, max_age) * breadth)
 }
 
 /// The confidence where only lower bounds are known: half of what as many samples that agree would have.
 fn confidence_of_bound(bounds: u32, age: Micros, max_age: Micros) -> Confidence {
     let bounds = f64::from(bounds);
-    Confidence::new(0.5 * bounds / (bounds + HALF_TRUST_SAMPLES) * freshness(age, max_age))
+    Confidence::new(PART_OF_BOUND * bounds / (bounds + HALF_TRUST_SAMPLES) * freshness(age, max_age))
 }
 
 fn freshness(age: Micros, max_age: Micros) -> f64 {

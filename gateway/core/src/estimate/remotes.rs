@@ -108,11 +108,17 @@ impl<T: PartialEq> Two<T> {
     }
 }
 
-/// Whether samples came from more than one address.
-pub(super) fn several_gave_samples(slice: WindowSlice<'_>) -> bool {
-    are_several(slice.contributions.iter().filter(|contribution| contribution.samples > 0))
+/// Whether samples at a full path are of two addresses; where all samples are of one, of two connections.
+pub(super) fn show_full_path(contributions: &[Contribution]) -> bool {
+    let several = are_several(contributions.iter().filter(|part| part.samples > 0));
+    let mut full = contributions.iter().filter(|part| part.full.samples > 0);
+    let same = |one: &Contribution, next: &Contribution| {
+        if several { address(one) == address(next) } else { one.source == next.source }
+    };
+    full.next().is_some_and(|first| full.any(|next| !same(first, next)))
 }
 
+/// Whether contributions are of more than one address.
 pub(super) fn are_several<'a>(contributions: impl Iterator<Item = &'a Contribution>) -> bool {
     let mut addresses = contributions.map(address);
     let first = addresses.next();

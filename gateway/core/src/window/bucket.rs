@@ -98,6 +98,8 @@ pub struct Contribution {
     pub sum_bytes: f64,
     /// The part of that sum that a loss or mark gave.
     pub loss_bytes: f64,
+    /// Those of the samples at which the path was full.
+    pub full: FullSum,
     /// Sum of their squares.
     pub squares: f64,
     /// The largest of them as measured: the path carried that much without loss.
@@ -110,6 +112,45 @@ pub struct Contribution {
     pub lower_bounds: u32,
     /// The largest lower bound.
     pub largest_bound: Option<Window>,
+}
+
+/// Samples at a full path: they show what it carries, and not only what it carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FullSum {
+    /// How many.
+    pub samples: u32,
+    /// Their sum in bytes.
+    pub bytes: f64,
+    /// Whether they are delivery rates, and losses after the first of them.
+    pub by_rate: bool,
+}
+
+impl FullSum {
+    /// Adds a loss or mark in congestion avoidance, or a rate. What arrived of a lost first flight was cut by a burst; and so may be what a
+    /// sender lost before its first rate.
+    fn add(&mut self, reason: SampleReason, window: Window) {
+        let by_rate = reason == SampleReason::Rate;
+        if by_rate && !self.by_rate {
+            *self = Self { by_rate, ..Self::default() };
+        }
+        if by_rate || matches!(reason, SampleReason::Loss | SampleReason::Ecn) {
+            self.samples = self.samples.saturating_add(1);
+            self.bytes += window.bytes();
+        }
+    }
+
+    /// Both together, or the one by rates.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        if self.by_rate != other.by_rate {
+            return if self.by_rate { self } else { other };
+        }
+        Self {
+            samples: self.samples.saturating_add(other.samples),
+            bytes: self.bytes + other.bytes,
+            by_rate: self.by_rate,
+        }
+    }
 }
 
 /// What a connection had in the bottleneck's queue when it overflowed: the window at the loss times the part of the round trip beyond the
@@ -189,6 +230,7 @@ impl Contribution {
             loss_samples: 0,
             sum_bytes: 0.0,
             loss_bytes: 0.0,
+            full: FullSum::default(),
             squares: 0.0,
             carried: None,
             mss: Bytes(0),
@@ -216,6 +258,7 @@ impl Contribution {
                 self.queued = self.queued.with(queued);
             }
         }
+        self.full.add(sample.reason, admitted);
         self.sum_bytes += admitted.bytes();
         // The path did not carry a first flight that lost packets.
         if sample.reason != SampleReason::FirstFlight {
@@ -234,6 +277,7 @@ impl Contribution {
         self.loss_samples = self.loss_samples.saturating_add(other.loss_samples);
         self.sum_bytes += other.sum_bytes;
         self.loss_bytes += other.loss_bytes;
+        self.full = self.full.with(other.full);
         self.squares += other.squares;
         self.carried = other.carried.map(|carried| larger(self.carried, carried)).or(self.carried);
         self.queued = self.queued.with(other.queued);

@@ -32,12 +32,14 @@ impl NetworkRecord {
         let (mut before, mut in_bucket) = (0, 0);
         self.contributions.retain(|contribution| {
             let known = buckets.binary_search_by_key(&contribution.bucket, |bucket| bucket.index).is_ok();
-            let sums = [contribution.sum_bytes, contribution.loss_bytes, contribution.squares];
+            let sums = [contribution.sum_bytes, contribution.loss_bytes, contribution.full.bytes, contribution.squares];
             // No sample is smaller than a byte.
             let sum_of = |samples: u32| f64::from(samples)..=f64::from(samples) * LARGEST_SAMPLE_BYTES;
             let ends = contribution.samples.checked_sub(contribution.loss_samples);
             let sensible = sums.iter().all(|sum| sum.is_finite() && *sum >= 0.0)
                 && sum_of(contribution.loss_samples).contains(&contribution.loss_bytes)
+                && contribution.full.samples <= contribution.samples
+                && sum_of(contribution.full.samples).contains(&contribution.full.bytes)
                 && ends.is_some_and(|ends| sum_of(ends).contains(&(contribution.sum_bytes - contribution.loss_bytes)));
             let queued = contribution.queued;
             let queues = f64::from(queued.losses);

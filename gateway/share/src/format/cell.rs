@@ -12,7 +12,7 @@ use spand_proto::units::{Micros, Timestamp};
 
 use super::network::{read_network, write_network};
 use spand_core::encoding::numbers::{Malformed, Reader, Writer, bits, flags, optional, read_optional};
-use spand_core::encoding::parts;
+use spand_core::encoding::parts::{self, Layout};
 
 /// Fewest bytes of a cell, of a contribution and of the round trips to an address.
 pub(super) const LEAST: usize = 9 + parts::LEAST_BUCKET;
@@ -117,14 +117,14 @@ pub(super) fn write(head: CellHead, network: Network, cell: &Cell, out: &mut Wri
 }
 
 /// Reads a cell and its network.
-pub(super) fn read(head: CellHead, input: &mut Reader<'_>) -> Result<(Network, Cell), Malformed> {
+pub(super) fn read(head: CellHead, layout: Layout, input: &mut Reader<'_>) -> Result<(Network, Cell), Malformed> {
     let network = read_network(input)?;
     let index = input.whole()?;
     let span = Span::of(index, head.bucket).ok_or(Malformed::Nonsense)?;
     let [open, newest_sample, raised] =
         read_optional(input, |input| span.at(input.whole()?).ok_or(Malformed::Nonsense))?;
     let bucket = parts::read_bucket(index, input)?;
-    let contributions = input.list(LEAST_CONTRIBUTION, |input| read_contribution(index, input))?;
+    let contributions = input.list(LEAST_CONTRIBUTION, |input| read_contribution(index, layout, input))?;
     let rtts = input.list(LEAST_ROUND_TRIPS, |input| read_round_trips(index, input))?;
     // Cells wait by their number; no gateway writes larger ones.
     if contributions.len() > MOST_CONTRIBUTIONS || rtts.len() > REMOTES_PER_BUCKET {
@@ -166,7 +166,7 @@ fn write_source(source: Option<Source>, out: &mut Writer) -> Result<(), Unwritab
     Ok(())
 }
 
-fn read_contribution(index: u64, input: &mut Reader<'_>) -> Result<Contribution, Malformed> {
+fn read_contribution(index: u64, layout: Layout, input: &mut Reader<'_>) -> Result<Contribution, Malformed> {
     let [has_source] = flags(input.byte()?)?;
     let source = if has_source {
         let remote = Pseudonyms::of_hash(input.fixed()?);
@@ -174,7 +174,7 @@ fn read_contribution(index: u64, input: &mut Reader<'_>) -> Result<Contribution,
     } else {
         None
     };
-    parts::read_contribution(index, source, input, true)
+    parts::read_contribution(index, source, input, layout)
 }
 
 fn read_round_trips(index: u64, input: &mut Reader<'_>) -> Result<RemoteRtt, Malformed> {

@@ -54,11 +54,12 @@ pub use self::member::{Member, read_member, write_member};
 pub use self::notice::{NOTICES_AT_ONCE, Notices, read_notices, write_notices};
 use super::exchange::MESSAGE_BYTES;
 use spand_core::encoding::numbers::{Malformed, Reader, Writer};
+use spand_core::encoding::parts::Layout;
 
 /// The format that is written: the first byte of every message.
-pub const FORMAT: u8 = 2;
+pub const FORMAT: u8 = 3;
 /// The formats that are read, the oldest first: the one that is written and the one before, where there is one.
-pub const FORMATS_READ: [u8; 1] = [FORMAT];
+pub const FORMATS_READ: [u8; 2] = [FORMAT - 1, FORMAT];
 
 /// The second byte: what a message holds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -269,7 +270,8 @@ pub fn read_batch(message: &[u8]) -> Result<Batch, FormatError> {
     let (gateway, tap) = (GatewayId(input.narrow()?), TapId(input.narrow()?));
     let bucket = Micros(input.whole()?);
     let head = CellHead { gateway, tap, bucket };
-    let cells = input.list(cell::LEAST, |input| cell::read(head, input))?;
+    let layout = if message.first() == Some(&FORMAT) { Layout::Full } else { Layout::Queue };
+    let cells = input.list(cell::LEAST, |input| cell::read(head, layout, input))?;
     input.end()?;
     Ok(Batch { gateway, tap, bucket, cells })
 }

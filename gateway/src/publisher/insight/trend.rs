@@ -83,7 +83,7 @@ fn quartiles(record: &NetworkRecord) -> Option<[f64; 2]> {
 mod tests {
     use spand_core::types::ConnectionId;
     use spand_core::types::RttSum;
-    use spand_core::window::bucket::{Bucket, Contribution, QueueSum, Source};
+    use spand_core::window::bucket::{Bucket, Contribution, FullSum, QueueSum, Source};
     use spand_proto::units::Bytes;
 
     use super::*;
@@ -98,6 +98,7 @@ mod tests {
             loss_samples: 0,
             sum_bytes: mean * f64::from(samples),
             loss_bytes: 0.0,
+            full: FullSum { samples: 0, bytes: 0.0, by_rate: false },
             squares: 0.0,
             carried: None,
             mss: Bytes(1_448),

@@ -154,11 +154,11 @@ impl Furthest {
 }
 
 #[test]
-fn a_lying_client_moves_a_network_of_five_others_by_at_most_a_tenth() {
+fn a_lying_client_moves_a_network_of_five_others_by_at_most_a_fifth() {
     let mut furthest = Furthest::default();
     liars(0, |_| true, |_, moved, _, by| furthest.take(moved, by));
     println!("furthest moved: {furthest:?}");
-    assert!(furthest.moved.abs() <= 0.1, "{furthest:?}");
+    assert!(furthest.moved.abs() <= 0.2, "{furthest:?}");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn losses_on_our_advice_are_witnesses_as_good_as_others() {
         liars(part, |clients| matches!(clients.kind, Kind::Losses), |_, moved, _, by| furthest.take(moved, by));
     }
     println!("furthest moved: {furthest:?}");
-    assert!(furthest.moved.abs() <= 0.1, "{furthest:?}");
+    assert!(furthest.moved.abs() <= 0.2, "{furthest:?}");
 }
 
 /// Where advised transfers lose nothing they hold the share and probe, and with it what a liar added or took: between a tenth

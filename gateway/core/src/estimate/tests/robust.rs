@@ -219,6 +219,70 @@ fn ends_within_the_sawtooth_say_little_against_its_peaks() {
 }
 
 #[test]
+fn what_ended_without_loss_is_a_lower_bound_until_two_addresses_lost() {
+    let mut path = robust();
+    give(&mut path, &[(End, 20.0, 1), (End, 22.0, 2), (End, 24.0, 3)]);
+    let bound = |path: &Path| {
+        let estimate = path.estimate().unwrap();
+        assert_eq!(estimate.is_lower_bound, estimate.loss_connections == 0 && estimate.loss_window.is_none());
+        (estimate.is_lower_bound, path.share())
+    };
+    assert_eq!(bound(&path), (true, 22.0));
+    give(&mut path, &[(Loss, 40.0, 1), (Loss, 40.0, 1)]);
+    assert!(bound(&path).0, "one address may have lost for reasons of its own");
+    give(&mut path, &[(Loss, 44.0, 2)]);
+    assert_eq!(bound(&path), (false, 42.0));
+    let mut paced = robust();
+    give(&mut paced, &[(Rate, 30.0, 1), (End, 10.0, 1), (Rate, 32.0, 2)]);
+    assert!(!paced.estimate().unwrap().is_lower_bound);
+    assert_near(paced.share(), 31.0);
+}
+
+#[test]
+fn in_a_network_of_one_address_two_connections_show_a_full_path() {
+    let mut path = robust();
+    let own = path.sample(Loss, 40.0, 1);
+    (0..3).for_each(|_| _ = path.add(&own));
+    give(&mut path, &[(End, 20.0, 1)]);
+    assert!(path.estimate().unwrap().is_lower_bound);
+    give(&mut path, &[(Loss, 44.0, 1)]);
+    assert!(!path.estimate().unwrap().is_lower_bound);
+    assert_near(path.share(), 42.0);
+}
+
+#[test]
+fn an_address_that_lost_a_first_flight_counts_as_its_losses_do() {
+    let mut path = robust();
+    give(
+        &mut path,
+        &[(Loss, 300.0, 1), (Loss, 320.0, 2), (Loss, 310.0, 3), (FirstFlight, 5.0, 3), (FirstFlight, 5.0, 4)],
+    );
+    assert_near(path.share(), 310.0);
+}
+
+#[test]
+fn two_losses_among_many_transfers_without_one_do_not_bring_it_down() {
+    let mut path = robust();
+    for host in HOSTS {
+        give(&mut path, &[(End, 30.0, host); 2]);
+    }
+    give(&mut path, &[(Loss, 8.0, 1), (Loss, 9.0, 2)]);
+    assert!((25.0..=30.0).contains(&path.share()), "{}", path.share());
+}
+
+#[test]
+fn a_path_that_changed_by_half_and_more_is_followed_within_a_quarter_of_a_minute() {
+    for (before, after) in [(150.0, 65.0), (80.0, 250.0), (40.0, 60.0)] {
+        let mut path = robust();
+        let hosts = &HOSTS[..5];
+        spread(&mut path, Loss, &[before; 240], hosts, Micros::from_millis(500));
+        spread(&mut path, Loss, &[after; 30], hosts, Micros::from_millis(500));
+        let off = moved(after, path.share());
+        assert!(off.abs() < 0.15, "from {before} to {after}: {off}");
+    }
+}
+
+#[test]
 fn a_lying_receiver_moves_it_little() {
     let honest: Vec<f64> = (0..40).map(|n| 18.0 + f64::from(n * 7 % 9)).collect();
     for reason in [End, Loss] {

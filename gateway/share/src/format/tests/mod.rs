@@ -9,7 +9,7 @@ use spand_core::sharing::{Pseudonyms, Sharing};
 use spand_core::types::{
     ConnectionId, LimitCounts, Phase, RttSum, SampleRate, SampleReason, SenderId, Trigger, WindowSample,
 };
-use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, Source};
+use spand_core::window::bucket::{Bucket, Contribution, FullSum, QueueSum, RemoteRtt, Source};
 use spand_core::window::cells::Digest;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Bytes, Timestamp, Window};
@@ -41,8 +41,8 @@ fn window() -> impl Strategy<Value = Window> {
 prop_compose! {
     fn contribution(index: u64)(
         source: Option<(u64, u64)>,
-        counts: (u32, u32, u32),
-        sums in (0.0..1e15, 0.0..1e15, 0.0..1e30),
+        counts: (u32, u32, u32, u32),
+        sums in (0.0..1e15, 0.0..1e15, 0.0..1e30, 0.0..1e15),
         mss: u64,
         largest_bound in prop::option::of(window()),
         carried in prop::option::of(window()),
@@ -56,6 +56,7 @@ prop_compose! {
             loss_samples: counts.1,
             sum_bytes: sums.0,
             loss_bytes: sums.1,
+            full: FullSum { samples: counts.3, bytes: if counts.3 > 0 { sums.3 } else { 0.0 }, by_rate: sums.3 > 1e14 },
             squares: sums.2,
             carried,
             mss: Bytes(mss),
@@ -251,6 +252,7 @@ fn cell_to(remote: IpAddr) -> Cell {
         loss_samples: 1,
         sum_bytes: 20_000.0,
         loss_bytes: 9_000.0,
+        full: FullSum { samples: 1, bytes: 9_000.0, by_rate: false },
         squares: 2e8,
         carried: Window::from_bytes(11_000.0),
         mss: Bytes(1_000),
@@ -377,7 +379,7 @@ fn a_format_of_another_release_is_refused_by_name() {
         assert_eq!(read_batch(&batch), Err(FormatError::Unknown(format)));
         assert_eq!(read_member(&member), Err(FormatError::Unknown(format)));
     }
-    assert_eq!(FormatError::Unknown(1).to_string(), "the message has format 1, and this gateway reads format 2");
+    assert_eq!(FormatError::Unknown(1).to_string(), "the message has format 1, and this gateway reads formats 2 to 3");
     assert!(FORMATS_READ.contains(&FORMAT) && FORMATS_READ.iter().all(|format| FORMAT - format <= 1));
 }
 

@@ -34,6 +34,7 @@ fn forged(of: &Cell, made_up: bool, segments: f64) -> Cell {
         loss_samples: 40,
         sum_bytes: 40.0 * bytes,
         loss_bytes: 40.0 * bytes,
+        full: FullSum { samples: 40, bytes: 40.0 * bytes, by_rate: false },
         squares: 40.0 * bytes * bytes,
         carried: Window::from_bytes(bytes),
         mss: Bytes(1_000),

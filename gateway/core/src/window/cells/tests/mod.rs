@@ -13,7 +13,7 @@ use crate::networks::NetworkTable;
 use crate::networks::twin::{START, network, sample};
 use crate::sharing::{Pseudonyms, Sharing};
 use crate::types::{ConnectionId, LimitCounts, RttSum, SampleRate, SampleReason, WindowSample};
-use crate::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, Source};
+use crate::window::bucket::{Bucket, Contribution, FullSum, QueueSum, RemoteRtt, Source};
 
 mod forged;
 
@@ -189,7 +189,8 @@ proptest! {
             }
             for one in &found {
                 let off = (one.share.bytes() / expected.share.bytes() - 1.0).abs();
-                prop_assert!(off <= 0.1, "{} off", off);
+                // Addresses in the common rest of a full bucket count as one.
+                prop_assert!(off <= 0.15, "{} off", off);
                 prop_assert_eq!((one.samples, one.losses), (expected.samples, expected.losses));
             }
         }
@@ -409,6 +410,7 @@ fn cell(index: u64) -> Cell {
         loss_samples: 1,
         sum_bytes: 20_000.0,
         loss_bytes: 9_000.0,
+        full: FullSum { samples: 1, bytes: 9_000.0, by_rate: false },
         squares: 2e8,
         carried: Window::from_bytes(11_000.0),
         mss: Bytes(1_000),
