@@ -267,6 +267,7 @@ impl Sender {
             peer_window: self.peer_window_bytes(),
             since_ack,
             since_oldest: self.board.oldest_sent().map(|oldest| at.since(oldest)),
+            stamp: segment.options.timestamps.map(|timestamps| timestamps.value),
             advised: false,
         };
         let start = self.board.una();

@@ -1,6 +1,6 @@
 //! The rules on what releases segments: acknowledgements, as with Reno and CUBIC, or BBR's pacing.
 
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 
 use super::bbr::Bbr;
 use super::observation::Sent;
@@ -29,13 +29,18 @@ const PACED_WEIGHT: f64 = 0.2;
 const PACED_MOST: f64 = 0.6;
 /// Evidence against BBR: the kernel paces the window, as it does for Reno and CUBIC.
 const BY_WINDOW_WEIGHT: f64 = 1.0;
+/// A pace's bursts take at most this part of a round trip (twice that of `tcp_tso_autosize`), or have so many segments; over shorter
+/// round trips they are larger (`tcp_tso_rtt_log`).
+const BURST_MOST: Micros = Micros(2_000);
+const BURST_LEAST: u64 = 4;
+const BURSTS_SHOWN: Micros = Micros(8_000);
 /// Lead of its rivals at which BBR is dropped until they are contradicted again.
 const BBR_DROPPED: f64 = 2.0;
 
 impl Shadow {
     /// Rule 3: Reno and CUBIC are ACK-clocked, BBR paces. An application that writes at a steady rate does neither.
     pub(super) fn weigh_clocking(&mut self, at: Timestamp, ended: Signs) {
-        let judged = self.clock.take_distinct() && ended.full_sized > 0 && !ended.receiver_full;
+        let judged = self.clock.take_distinct() && ended.full_sized > 0 && !ended.receiver_full && !ended.waited;
         if !(self.state == State::Open || self.in_cwr())
             || !judged
             || self.bbr.as_ref().is_some_and(|bbr| bbr.probing())
@@ -63,10 +68,8 @@ impl Shadow {
                 return;
             }
             // A pacing scheduler looks the same: losses distinguish it.
-            if self.tooth.is_some() || self.leaning.bbr() < UNCLOCKED_MOST {
-                self.lean_to_bbr(CLOCKING_WEIGHT);
-            }
-            self.follow_as_bbr(at);
+            let least = if self.tooth.is_some() { f64::INFINITY } else { UNCLOCKED_MOST };
+            self.lean_by_pace(at, CLOCKING_WEIGHT, least);
         }
     }
 
@@ -92,8 +95,7 @@ impl Shadow {
         if ended.clocked == ended.full_sized && fills {
             self.lean_from_bbr(FEW_CLOCKED_WEIGHT);
         } else if ended.clocked == 0 && !ended.pushed && self.leaning.bbr() < PACED_MOST {
-            self.lean_to_bbr(FEW_UNCLOCKED_WEIGHT);
-            self.follow_as_bbr(at);
+            self.lean_by_pace(at, FEW_UNCLOCKED_WEIGHT, PACED_MOST);
         }
     }
 
@@ -101,6 +103,10 @@ impl Shadow {
     pub(super) fn note_pace(&mut self, at: Timestamp, sent: &Sent) {
         let had_more = self.pacing.note_more(sent.full_sized || sent.new_bytes == 0);
         if !sent.full_sized || matches!(self.state, State::Loss { .. }) {
+            return;
+        }
+        if self.clock.is_behind_queue() {
+            self.pacing.break_run();
             return;
         }
         if self.pacing.is_by_window() {
@@ -132,7 +138,7 @@ impl Shadow {
         if self.first_flight {
             self.pacing.paces_unanswered(at, sent.more, reaction, sent.since_ack, srtt)
         } else {
-            self.pacing.paces(at, had_more, reaction, sent.since_ack, srtt)
+            self.pacing.paces(at, had_more && self.waits.moved(), reaction, sent.since_ack, srtt)
         }
     }
 
@@ -142,10 +148,70 @@ impl Shadow {
         if self.follows_growth() {
             return;
         }
-        if self.leaning.bbr() < PACED_MOST {
-            self.lean_to_bbr(PACED_WEIGHT);
-        }
+        self.lean_by_pace(at, PACED_WEIGHT, PACED_MOST);
+    }
+
+    /// Evidence for BBR by what spaces the segments, up to `most`. An application, or a limit that it set, spaces them, too, and leaves
+    /// the path room; BBR fills the path. So the evidence waits until the path is full, and a limit takes it back.
+    #[expect(clippy::cast_possible_truncation, reason = "a few digits are enough")]
+    fn lean_by_pace(&mut self, at: Timestamp, by: f64, most: f64) {
         self.follow_as_bbr(at);
+        if self.holds_one_pace() || self.leaves_in_chunks() || self.leaning.bbr() >= most {
+            return;
+        }
+        if !self.rounds.fills_path() {
+            if self.rounds.leaves_room() {
+                self.pace_waits = 0.0;
+                return;
+            }
+            self.pace_waits = (self.pace_waits + by as f32).min(UNCLOCKED_MOST as f32);
+            return;
+        }
+        self.pace_waits += by as f32;
+        self.count_waiting_pace();
+    }
+
+    /// The path is full: the evidence that waited for that counts.
+    pub(super) fn count_waiting_pace(&mut self) {
+        let by = std::mem::take(&mut self.pace_waits);
+        if by > 0.0 && !self.leaves_in_chunks() && !self.rounds.recent().waited {
+            self.pace_counted += by;
+            self.lean_to_bbr(by.into());
+        }
+    }
+
+    /// Whether segments leave in larger bursts than those of a pace: the application writes so.
+    fn leaves_in_chunks(&self) -> bool {
+        let signs = self.rounds.recent();
+        let Some(srtt) = self.rto.srtt().filter(|srtt| *srtt >= BURSTS_SHOWN) else { return false };
+        let paced = u64::from(signs.pipe_max_segments) * BURST_MOST.0 / srtt.0;
+        u64::from(signs.burst) > paced.max(BURST_LEAST)
+    }
+
+    /// Whether it kept one pace for longer than BBR does.
+    pub(super) fn holds_one_pace(&self) -> bool {
+        self.bbr.as_ref().is_some_and(|bbr| bbr.holds_one_pace())
+    }
+
+    /// A round trip ended: whether the path was full, and whether the pace was a limit's.
+    pub(super) fn note_answer(&mut self, ended: Signs) {
+        let full = self.rounds.note_full(ended, self.min_rtt.get());
+        if full {
+            self.count_waiting_pace();
+        }
+        if let Some(bbr) = &mut self.bbr {
+            bbr.note_limit();
+            if full {
+                bbr.fill_path();
+            }
+        }
+        if self.holds_one_pace() {
+            self.pace_waits = 0.0;
+            let counted = f64::from(std::mem::take(&mut self.pace_counted)).min(self.leaning.bbr());
+            if counted > 0.0 {
+                self.leaning.take_back(counted);
+            }
+        }
     }
 
     /// Starts a BBR replica beside the others.

@@ -71,6 +71,8 @@ pub(super) struct Steady {
 pub(super) struct AckClock {
     /// Smallest time from an acknowledgement to its answer.
     reaction: MaybeMicros,
+    /// What the newest segment waited in a queue before the tap.
+    wait_us: u32,
     /// When the first acknowledgement of a filled flight passed, until its answer.
     first_ack: MaybeTime,
     /// Passed the tap, and not yet at the sender: at most one if the tap is beside it.
@@ -98,10 +100,25 @@ impl AckClock {
         self.reaction.get().unwrap_or_default()
     }
 
+    /// A segment passes that waited so long in a queue before the tap: by so much its answers are late.
+    pub(super) fn wait(&mut self, queued: Micros) {
+        self.wait_us = u32::try_from(queued.0).unwrap_or(u32::MAX);
+    }
+
+    /// Whether the newest segment waited there.
+    pub(super) fn is_behind_queue(&self) -> bool {
+        self.wait_us > 0
+    }
+
+    /// The reaction of the newest segment.
+    fn answers_after(&self) -> Micros {
+        Micros(self.reaction().0.saturating_add(self.wait_us.into()))
+    }
+
     /// Whether the tap is so near the sender that acknowledgements on their way hardly count.
     pub(super) fn is_near(&self, srtt: Option<Micros>) -> bool {
         let near = srtt.map_or(NEAR, |srtt| NEAR.max(Micros(srtt.0 / NEAR_PART)));
-        self.reaction.get().is_some_and(|reaction| reaction <= near)
+        !self.is_behind_queue() && self.reaction.get().is_some_and(|reaction| reaction <= near)
     }
 
     /// Whether the tap is beside the sender.
@@ -173,7 +190,7 @@ impl AckClock {
             return None;
         }
         let mut steady = None;
-        let reaction = self.reaction();
+        let reaction = self.answers_after();
         // An early segment is still an answer, unless acknowledgements are as close together as that.
         let early_us =
             i64::from(self.train_gap_us / 4).min(i64::try_from(reaction.0 / 8).unwrap_or(i64::MAX)) + JITTER_US;
@@ -207,7 +224,7 @@ impl AckClock {
     /// A full-sized new segment may answer the first acknowledgement of a flight.
     pub(super) fn learn_reaction(&mut self, at: Timestamp, srtt: Option<Micros>) {
         let Some(first) = std::mem::take(&mut self.first_ack).get() else { return };
-        let reaction = at.since(first);
+        let reaction = Micros(at.since(first).0.saturating_sub(self.wait_us.into()));
         let plausible = srtt.is_some_and(|srtt| reaction.0 < srtt.0 / REACTION_PART);
         if plausible && self.reaction.get().is_none_or(|least| reaction < least) {
             self.reaction = MaybeMicros::some(reaction);
@@ -216,7 +233,7 @@ impl AckClock {
 
     /// A new segment, with `pipe_segments` in the network as of the sender; returns whether it was clocked.
     pub(super) fn on_sent(&mut self, at: Timestamp, full_sized: bool, pipe_segments: u32) -> bool {
-        let Some(since_due_us) = self.known.map(|ack| ack.since_due_us(at, self.reaction())) else {
+        let Some(since_due_us) = self.known.map(|ack| ack.since_due_us(at, self.answers_after())) else {
             self.break_run();
             return false;
         };

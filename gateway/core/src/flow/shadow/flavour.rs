@@ -107,6 +107,13 @@ impl Leaning {
         self.best = self.weigh();
     }
 
+    /// Takes back evidence for BBR.
+    #[expect(clippy::cast_possible_truncation, reason = "a few digits are enough")]
+    pub(super) fn take_back(&mut self, counted: f64) {
+        self.bbr -= counted as f32;
+        self.best = self.weigh();
+    }
+
     /// How far it leans towards BBR; below 0, away from it.
     pub(super) fn bbr(&self) -> f64 {
         f64::from(self.bbr)

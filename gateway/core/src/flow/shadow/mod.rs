@@ -27,6 +27,7 @@ mod rules;
 mod sampling;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
@@ -41,6 +42,7 @@ use self::packets::SmallSegments;
 use self::replica::{Reno, Replica};
 use self::rounds::Rounds;
 use self::sampling::{AfterLoss, Transfer};
+use self::waits::Waits;
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
 use crate::flow::rtt::{INITIAL_RTO, LinuxRto};
 use crate::mem::boxed;
@@ -65,6 +67,9 @@ enum State {
 pub struct Shadow {
     /// Effective segment size in bytes; 0 while not known.
     mss: u32,
+    /// What was sent up to this position had another size, as long as some of it is outstanding; 0 without a change.
+    resized_at: u64,
+    mss_before: u32,
     /// The window is based on evidence: always, except for a sender met in mid-stream.
     known: bool,
     state: State,
@@ -74,6 +79,8 @@ pub struct Shadow {
     reduction: Reduction,
     /// Position in the stream of new bytes sent.
     nxt: u64,
+    /// Highest acknowledgement there.
+    una: u64,
     delivered_bytes: u64,
     small: SmallSegments,
     last_sent: MaybeTime,
@@ -92,7 +99,11 @@ pub struct Shadow {
     bbr: Option<Box<Bbr>>,
     leaning: Leaning,
     clock: AckClock,
+    waits: Waits,
     pacing: Pacing,
+    /// Evidence for BBR that waits until the path is full ([`Self::lean_by_pace`]), and what of it counted.
+    pace_waits: f32,
+    pace_counted: f32,
     rounds: Rounds,
     held: Held,
     transfer: Transfer,
@@ -114,11 +125,14 @@ impl Shadow {
         let initial = if midstream { 1 } else { INITIAL };
         Self {
             mss: 0,
+            resized_at: 0,
+            mss_before: 0,
             known: !midstream,
             state: State::Open,
             by_ecn: false,
             reduction: Reduction::default(),
             nxt: 1 << 32,
+            una: 1 << 32,
             delivered_bytes,
             small: SmallSegments::default(),
             last_sent: MaybeTime::NONE,
@@ -133,7 +147,10 @@ impl Shadow {
             bbr: None,
             leaning: Leaning::default(),
             clock: AckClock::default(),
+            waits: Waits::default(),
             pacing: Pacing::default(),
+            pace_waits: 0.0,
+            pace_counted: 0.0,
             rounds: Rounds::default(),
             held: Held::default(),
             transfer: Transfer::default(),
@@ -147,7 +164,11 @@ impl Shadow {
 
     /// The handshake is complete, or the segment size changed: `mss` is the payload of a full-sized segment.
     pub fn on_open(&mut self, at: Timestamp, mss: Bytes, handshake_rtt: Option<Micros>) {
-        self.mss = u32::try_from(mss.0).unwrap_or(u32::MAX);
+        let before = std::mem::replace(&mut self.mss, u32::try_from(mss.0).unwrap_or(u32::MAX));
+        if before > 0 && before != self.mss {
+            (self.resized_at, self.mss_before) = (self.nxt, before);
+            self.transfer.resize(before, self.mss);
+        }
         if let Some(rtt) = handshake_rtt
             && self.rto.srtt().is_none()
         {
@@ -285,7 +306,10 @@ impl Shadow {
 
     fn packets(&self, bytes: u64) -> u32 {
         let lacks = if bytes > 0 { self.small.lacks_bytes() } else { 0 };
-        Bytes(bytes.saturating_add(lacks)).segments_ceil(Bytes(u64::from(self.mss))).0
+        let of_before = bytes.min(self.resized_at.saturating_sub(self.una));
+        let of_size = |bytes: u64, mss: u32| Bytes(bytes).segments_ceil(Bytes(u64::from(mss))).0;
+        let now = of_size((bytes - of_before).saturating_add(lacks), self.mss);
+        if of_before > 0 { of_size(of_before, self.mss_before).saturating_add(now) } else { now }
     }
 
     fn bytes(&self, segments: f64) -> Option<Window> {

@@ -28,6 +28,8 @@ pub struct Sent {
     pub since_ack: Option<Micros>,
     /// Time since the lowest outstanding segment was sent last.
     pub since_oldest: Option<Micros>,
+    /// Its sender's clock, where it carries one (RFC 7323).
+    pub stamp: Option<u32>,
     /// Its host had advice when the transfer began.
     pub advised: bool,
 }

@@ -135,6 +135,11 @@ impl Pacing {
         self.due_us = if us == 0 { 0 } else { u16::try_from(us + u64::from(self.due_us)).unwrap_or(0) };
     }
 
+    /// Something else spaces the segments.
+    pub(super) fn break_run(&mut self) {
+        (self.evenly, self.evenly_unanswered, self.more_waits, self.due_us) = (0, 0, false, 0);
+    }
+
     /// Something is sent outside of slow start.
     pub(super) fn forget_spread(&mut self) {
         self.due_us = 0;

@@ -34,8 +34,11 @@ impl Shadow {
             self.resume(at, since_sent);
         }
         self.last_sent = MaybeTime::some(at);
+        self.waits.on_sent(at, sent.stamp);
+        self.clock.wait(self.waits.queued());
         self.nxt = self.nxt.saturating_add(u64::from(sent.new_bytes));
         let una = self.nxt.saturating_sub(sent.flight);
+        self.una = self.una.max(una);
         if sent.new_bytes > 0 && !sent.full_sized {
             self.small.sent(self.nxt, (self.mss - sent.new_bytes % self.mss) % self.mss);
         }
@@ -49,7 +52,7 @@ impl Shadow {
         let probe = sent.new_bytes > 0 && self.is_probe_beyond(sent, least_pipe, since_sent);
         let receiver_full = self.receiver_is_full(sent, unknown);
         let least_seen = least_pipe.saturating_sub(probe.into());
-        let clocked = sent.new_bytes > 0 && self.note_signs(at, sent, least_seen, idle, receiver_full);
+        let clocked = sent.new_bytes > 0 && self.note_signs(at, sent, least_seen, idle, since_sent, receiver_full);
         self.note_pace(at, sent);
         // A first flight above the expected window: how large the window was is unknown, and so is whether the sender filled it. A
         // start on our advice that carries a whole transfer looks like this.
@@ -81,7 +84,8 @@ impl Shadow {
         let una = una.saturating_sub(unknown);
         self.reno.usage.record(&self.reno.cwnd, [outstanding, pipe, ahead], una, self.nxt);
         self.cubic.usage.record(&self.cubic.cwnd, [outstanding, pipe, ahead], una, self.nxt);
-        let paced = !receiver_full && self.leaning.best() == Flavour::Bbr;
+        let paced = !receiver_full && !self.clock.is_behind_queue();
+        let named = self.leaning.best() == Flavour::Bbr;
         if let Some(bbr) = &mut self.bbr {
             bbr.on_sent(
                 at,
@@ -95,6 +99,7 @@ impl Shadow {
                     dry: sent.ran_dry(self.mss),
                     pushed: !sent.more,
                     paced,
+                    named,
                 },
             );
         }
@@ -136,8 +141,10 @@ impl Shadow {
         }
         self.settle_end();
         let una = self.nxt.saturating_sub(acked.flight);
+        self.una = self.una.max(una);
         if let Some(rtt) = acked.rtt {
             self.take_rtt(at, rtt, acked.smoothed_rtt.unwrap_or(rtt), una);
+            self.rounds.note_rtt(rtt);
         }
         let small_bytes = self.small.acked(una);
         if let State::Loss { advanced, .. } = &mut self.state {
@@ -201,6 +208,7 @@ impl Shadow {
             if let Some((after_loss, min_rtt)) = self.after_loss.as_mut().zip(self.min_rtt.get()) {
                 after_loss.count_round(at, self.delivered_bytes, min_rtt);
             }
+            self.note_answer(ended);
             self.weigh_growth(ended);
             if !self.follows_growth() {
                 self.weigh_clocking(at, ended);
@@ -324,6 +332,7 @@ impl Shadow {
         }
         self.state = State::Open;
         self.rounds.forget(self.nxt);
+        self.rounds.note_loss();
         self.clock.break_run();
     }
 }

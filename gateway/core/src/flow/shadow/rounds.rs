@@ -1,6 +1,8 @@
 //! A sender's events by round trip: one ends when the highest byte sent at its start is acknowledged. What limited it is kept by
 //! time, in [`super::held`].
 
+use spand_proto::units::Micros;
+
 /// What happened in one round trip.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "signs are seen one by one, in any combination")]
@@ -13,12 +15,18 @@ pub(super) struct Signs {
     pub(super) ran_dry: bool,
     /// The application's write ended with a segment of the next one: it may have had no data for a while.
     pub(super) pushed: bool,
+    /// A segment waited in a queue before the tap.
+    pub(super) waited: bool,
     /// Full-sized segments of new data.
     pub(super) full_sized: u16,
     /// Those of them that an acknowledgement released.
     pub(super) clocked: u16,
+    /// Most segments that left at once although no acknowledgement released them.
+    pub(super) burst: u16,
     /// Largest pipe in segments.
     pub(super) pipe_max_segments: u32,
+    /// Smallest round-trip time in microseconds; 0 without one.
+    pub(super) rtt_least_us: u32,
 }
 
 impl Signs {
@@ -28,9 +36,17 @@ impl Signs {
             receiver_full: self.receiver_full || other.receiver_full,
             ran_dry: self.ran_dry || other.ran_dry,
             pushed: self.pushed || other.pushed,
+            waited: self.waited || other.waited,
             full_sized: self.full_sized.saturating_add(other.full_sized),
             clocked: self.clocked.saturating_add(other.clocked),
+            burst: self.burst.max(other.burst),
             pipe_max_segments: self.pipe_max_segments.max(other.pipe_max_segments),
+            rtt_least_us: [self, other]
+                .map(|signs| signs.rtt_least_us)
+                .into_iter()
+                .filter(|us| *us > 0)
+                .min()
+                .unwrap_or(0),
         }
     }
 }
@@ -41,6 +57,13 @@ const SEARCH_ROUNDS: u8 = 3;
 const STILL_ROUNDS: u8 = 24;
 /// Up to this pipe, in segments, that quarter may be two, a tenth or less.
 const SMALL_PIPE: u32 = 30;
+
+/// Part of the least round trip by which all of a round trip's are longer where the path is full, and round trips for which that
+/// counts.
+const FULL_PART: u64 = 8;
+const FULL_ROUNDS: u8 = 2;
+/// Round trips without growth in which BBR takes a path for full (`bbr_full_bw_cnt`).
+const FLAT_ROUNDS: u8 = 3;
 
 /// Round trips of one sender.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +78,12 @@ pub(super) struct Rounds {
     changed_pipe_segments: u32,
     /// Round trips since.
     still: u8,
+    /// Segments of the burst under way, and the largest pipe of the round trip before.
+    burst: u16,
+    pipe_before: u32,
+    /// Round trips for which the path counts as full, and those in a row that left it room and were not larger.
+    full: u8,
+    flat: u8,
     /// Position in the stream whose acknowledgement ends the current one.
     end: u64,
 }
@@ -68,6 +97,7 @@ impl Rounds {
         self.end = nxt;
         self.paced = false;
         let ended = std::mem::take(&mut self.current);
+        self.pipe_before = self.last.map_or(0, |last| last.pipe_max_segments);
         self.last = Some(ended);
         self.note_change(ended.pipe_max_segments);
         Some(ended)
@@ -87,6 +117,49 @@ impl Rounds {
         }
     }
 
+    /// A segment came back after `rtt`.
+    pub(super) fn note_rtt(&mut self, rtt: Micros) {
+        let us = u32::try_from(rtt.0).unwrap_or(u32::MAX).max(1);
+        let least_us = &mut self.current.rtt_least_us;
+        *least_us = if *least_us == 0 { us } else { us.min(*least_us) };
+    }
+
+    /// Segments left that no acknowledgement released, right after the one before (`at_once`) or later.
+    pub(super) fn note_burst(&mut self, segments: u32, at_once: bool) {
+        let before = if at_once { self.burst } else { 0 };
+        self.burst = before.saturating_add(u16::try_from(segments).unwrap_or(u16::MAX));
+        self.current.burst = self.current.burst.max(self.burst);
+    }
+
+    /// Whether the pipe of the last round trip was larger by a quarter than the one before.
+    fn grew(&self) -> bool {
+        let pipe = self.last.map_or(0, |last| last.pipe_max_segments);
+        pipe >= self.pipe_before.saturating_add(self.pipe_before / 4)
+    }
+
+    /// Whether the sender leaves the path room for longer than BBR, which grows until it fills the path.
+    pub(super) fn leaves_room(&self) -> bool {
+        self.flat >= FLAT_ROUNDS
+    }
+
+    /// A round trip ended, of a path whose least is `least`; returns whether the path was full.
+    pub(super) fn note_full(&mut self, ended: Signs, least: Option<Micros>) -> bool {
+        let full = least.is_some_and(|least| u64::from(ended.rtt_least_us) >= least.0 + least.0 / FULL_PART);
+        self.full = if full { FULL_ROUNDS } else { self.full.saturating_sub(1) };
+        self.flat = if full || self.grew() { 0 } else { self.flat.saturating_add(1) };
+        full
+    }
+
+    /// Something was lost: the path is full.
+    pub(super) fn note_loss(&mut self) {
+        self.full = FULL_ROUNDS;
+    }
+
+    /// Whether the path was full lately: nobody could have sent more through it without a queue.
+    pub(super) fn fills_path(&self) -> bool {
+        self.full > 0
+    }
+
     /// Whether the largest pipe changed recently.
     pub(super) fn searching(&self) -> bool {
         self.still < SEARCH_ROUNDS
@@ -104,6 +177,8 @@ impl Rounds {
             dry: self.dry,
             changed_pipe_segments: self.changed_pipe_segments,
             still: self.still,
+            full: self.full,
+            flat: self.flat,
             ..Self::default()
         };
     }

@@ -10,6 +10,8 @@ use super::rounds::Signs;
 use super::{Shadow, State};
 use crate::types::Limiter;
 
+/// Segments within this time leave at once.
+const AT_ONCE: Micros = Micros(250);
 /// With less room than this in the peer's window, in segments, a sender waits: its bursts have two at least.
 const RECEIVER_ROOM: u64 = 2;
 /// Full-sized segments in a round trip from which on its largest pipe is evidence.
@@ -67,6 +69,7 @@ impl Shadow {
         sent: &Sent,
         pipe: u32,
         idle: bool,
+        since_sent: Option<Micros>,
         receiver_full: bool,
     ) -> bool {
         let open = self.state == State::Open || self.in_cwr();
@@ -78,18 +81,31 @@ impl Shadow {
         }
         let clocked = open && self.clock.on_sent(at, sent.full_sized, pipe);
         let judged = open && sent.full_sized && !self.first_flight;
-        if receiver_full || self.state != State::Open {
+        let waits = self.clock.is_behind_queue();
+        if receiver_full || waits || self.state != State::Open {
             self.clock.break_run();
         }
         self.rounds.dry = sent.ran_dry(self.mss);
+        if judged && !clocked {
+            let at_once = since_sent.is_some_and(|since| since < AT_ONCE);
+            self.rounds.note_burst(self.packets(u64::from(sent.new_bytes)), at_once);
+        }
+        let resumes = idle && !clocked && self.resumes_unasked(sent);
         let signs = &mut self.rounds.current;
         signs.receiver_full |= receiver_full;
-        signs.ran_dry |= !sent.full_sized || (idle && !clocked && self.last_sent.get().is_none());
+        signs.waited |= waits;
+        signs.ran_dry |= !sent.full_sized || resumes;
         signs.pushed |= judged && !sent.more;
         signs.full_sized = signs.full_sized.saturating_add(u16::from(judged));
         signs.clocked = signs.clocked.saturating_add(u16::from(judged && clocked));
         signs.pipe_max_segments = signs.pipe_max_segments.max(pipe);
         judged && clocked
+    }
+
+    /// Whether new data with nothing outstanding answers no acknowledgement.
+    fn resumes_unasked(&self, sent: &Sent) -> bool {
+        let answers_within = self.clock.reaction().0.saturating_add(ANSWER_WITHIN.0);
+        sent.since_ack.is_some_and(|since| since.0 > answers_within)
     }
 
     /// Rule 1: a pipe above a window raises it.

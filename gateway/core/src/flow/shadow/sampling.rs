@@ -44,6 +44,12 @@ impl Transfer {
         self.pipe_max_bytes = self.pipe_max_bytes.max(u32::try_from(pipe_bytes).unwrap_or(u32::MAX));
     }
 
+    /// The segment size changed: windows count segments.
+    pub(super) fn resize(&mut self, before: u32, now: u32) {
+        let bytes = u64::from(self.pipe_max_bytes) * u64::from(now) / u64::from(before.max(1));
+        self.pipe_max_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    }
+
     /// Growth in congestion avoidance. (The last acknowledgements of a slow start double the window with no data left
     /// to send; that window was never used, so it does not count.)
     pub(super) fn on_growth(&mut self, segments: f64) {
@@ -127,6 +133,8 @@ impl Shadow {
             _ => self.loss_sample(at, kind),
         };
         self.transfer.lost = true;
+        self.rounds.note_loss();
+        self.count_waiting_pace();
         let delivered_bytes = self.delivered_bytes;
         let after_loss = self.after_loss.get_or_insert_with(|| Box::new(AfterLoss::began(at, delivered_bytes)));
         after_loss.sampled |= sample.is_ok();
@@ -137,6 +145,11 @@ impl Shadow {
     /// Whether it runs BBR, or may run it since it paces.
     pub fn may_be_bbr(&self) -> bool {
         self.leaning.best() == Flavour::Bbr || (self.bbr.is_some() && self.leaning.may_be_bbr())
+    }
+
+    /// Whether its spacing is that of BBR, as far as is seen.
+    fn seems_paced(&self) -> bool {
+        self.pace_waits > 0.0 || self.leaning.bbr() > 0.0
     }
 
     /// The sample of the last loss waits for the arrival of the first flight. `sample`: that of the window alone.
@@ -202,6 +215,10 @@ impl Shadow {
             _ => end.window_segments,
         };
         let shown = f64::from(transfer.pipe_max_bytes) / f64::from(self.mss);
+        // BBR that starts up has three times its share in flight.
+        let carried = || self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction()));
+        let unnamed = self.flavour() == Flavour::Unknown && self.leaning.may_be_bbr();
+        let bounded = unnamed.then(carried).flatten();
         let (reason, segments) = match end.limiter {
             // The window was growing, or restarts there after an idle time: the path may carry any multiple of it.
             Limiter::Window if end.phase == Phase::SlowStart => {
@@ -210,11 +227,14 @@ impl Shadow {
                 let tried = shown > f64::from(INITIAL);
                 (SampleReason::EndSlowStart, if tried { reached.min(shown.ceil()) } else { reached })
             }
+            Limiter::Window if (bounded.is_some() && self.seems_paced()) || self.holds_one_pace() => {
+                (SampleReason::EndAppLimited, reached.min(shown))
+            }
             Limiter::Window => (SampleReason::End, reached),
             Limiter::Receiver => (SampleReason::EndReceiverLimited, reached.min(shown)),
             Limiter::Application | Limiter::Unknown => (SampleReason::EndAppLimited, reached.min(shown)),
         };
-        self.sample(segments, reason, end.phase)
+        self.sample(segments.min(bounded.unwrap_or(f64::INFINITY)), reason, end.phase)
     }
 
     /// A sample that waited for evidence: of a loss, which congestion control reduced; of BBR, its rate.
@@ -243,9 +263,12 @@ impl Shadow {
         if flavour != Flavour::Bbr || self.state != State::Open || !self.known {
             return None;
         }
-        let due = self.bbr.as_mut()?.take_rate_due(at);
-        let sample = || self.sample(self.share_segments(), SampleReason::Rate, Phase::CongestionAvoidance).ok();
-        due.then(sample).flatten()
+        let bbr = self.bbr.as_mut()?;
+        if !bbr.take_rate_due(at) {
+            return None;
+        }
+        let reason = if bbr.take_answered() { SampleReason::Rate } else { SampleReason::Carried };
+        self.sample(self.share_segments(), reason, Phase::CongestionAvoidance).ok()
     }
 
     /// Corrects the replicas by the last round trips before they reduce.

@@ -37,8 +37,10 @@ pub(in super::super) struct Departure {
     pub(in super::super) dry: bool,
     /// A write of the application ended with it.
     pub(in super::super) pushed: bool,
-    /// Its sender is taken for BBR, and the peer's window has room.
+    /// Only a pace holds it back: the peer's window has room, and there is no queue before the tap.
     pub(in super::super) paced: bool,
+    /// Its sender is taken for BBR.
+    pub(in super::super) named: bool,
 }
 
 /// An acknowledgement as BBR sees it.
@@ -249,6 +251,7 @@ mod tests {
             dry: false,
             pushed: false,
             paced: true,
+            named: true,
         };
         rate.on_sent(ms(at), &sent);
     }

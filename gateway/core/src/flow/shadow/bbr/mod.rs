@@ -181,7 +181,7 @@ impl Bbr {
         // Also with a full window: the replica's may be too small, and a sender at its window limit does not send evenly.
         let at_pace = self.pace.on_sent(at, sent.bytes, self.mss, sent.paced && !sent.dry);
         match self.mode {
-            Mode::ProbeBandwidth if at_pace => self.correct_by_pace(),
+            Mode::ProbeBandwidth if at_pace && sent.named => self.correct_by_pace(),
             Mode::ProbeBandwidth | Mode::ProbeRtt { .. } => {}
             Mode::Startup | Mode::Drain => self.pace.forget(),
         }

@@ -14,6 +14,10 @@ const SAME_PART: u32 = 32;
 /// Gaps in a row that start another pace, and gaps that establish one.
 const NEW_PACE: u8 = 3;
 const ESTABLISHED: u8 = 12;
+/// Round trips in which the gain cycle changes the pace at least once (`CYCLE_LEN`), and two to spare.
+const CYCLE_ROUNDS: u64 = 10;
+/// A pace above a limit by this part is not within it.
+const EXCEEDED_PART: u32 = 8;
 /// The gain cycle keeps a gain for a smallest round trip (`bbr_is_next_cycle_phase`); the margin is this part of it.
 const SPARE_PART: u64 = 2;
 
@@ -24,6 +28,8 @@ struct Run {
     gaps: u8,
     since: Timestamp,
     last: Timestamp,
+    /// Time in its gaps alone.
+    held_us: u64,
 }
 
 /// Tracks the gaps between bursts.
@@ -35,12 +41,14 @@ pub(super) struct Pace {
     /// The current pace, and another one that may follow it.
     now: Run,
     next: Run,
+    /// The rate that it kept for longer than a cycle of gains; 0 without one, or after it was exceeded.
+    limit: u32,
     /// After the last packet only pacing delayed the sender.
     free: bool,
 }
 
 impl Run {
-    fn take(&mut self, at: Timestamp, rate: u32) -> bool {
+    fn take(&mut self, at: Timestamp, gap: Micros, rate: u32) -> bool {
         if self.gaps == 0 || !same(rate, self.rate, SAME_PART) {
             return false;
         }
@@ -48,6 +56,7 @@ impl Run {
         self.rate = u32::try_from(smoothed).unwrap_or(u32::MAX);
         self.gaps = self.gaps.saturating_add(1);
         self.last = at;
+        self.held_us = self.held_us.saturating_add(gap.0);
         true
     }
 }
@@ -63,19 +72,23 @@ impl Pace {
             self.burst_bytes = self.burst_bytes.saturating_add(bytes);
             return false;
         }
-        let rate = rate::of_paced(self.burst_bytes, mss, at.since(self.burst_began).0);
+        let gap = at.since(self.burst_began);
+        let rate = rate::of_paced(self.burst_bytes, mss, gap.0);
         (self.burst_began, self.burst_bytes) = (at, bytes);
         if !was_free {
             return false;
         }
-        if self.now.take(at, rate) {
+        if self.now.take(at, gap, rate) {
             self.next.gaps = 0;
             return true;
         }
-        if !self.next.take(at, rate) {
-            self.next = Run { rate, gaps: 1, since: at, last: at };
+        if !self.next.take(at, gap, rate) {
+            self.next = Run { rate, gaps: 1, since: at, last: at, held_us: 0 };
         } else if self.next.gaps >= NEW_PACE {
             self.now = std::mem::take(&mut self.next);
+            if self.now.rate > self.limit.saturating_add(self.limit / EXCEEDED_PART) {
+                self.limit = 0;
+            }
         }
         false
     }
@@ -83,6 +96,22 @@ impl Pace {
     /// The gain changed: the pace before does not count.
     pub(super) fn forget(&mut self) {
         (self.now, self.next) = (Run::default(), Run::default());
+    }
+
+    /// A round trip ended: whether the same pace lasted for more of them than a cycle of gains has, and was not exceeded since.
+    pub(super) fn note_limit(&mut self, min_rtt: Micros) {
+        if self.now.gaps >= ESTABLISHED && self.now.held_us >= min_rtt.0.saturating_mul(CYCLE_ROUNDS) {
+            self.limit = self.now.rate;
+        }
+    }
+
+    /// Something was lost: what it keeps from here on counts.
+    pub(super) fn restart(&mut self) {
+        self.now.held_us = 0;
+    }
+
+    pub(super) fn has_limit(&self) -> bool {
+        self.limit > 0
     }
 
     /// Its rate, if the same pace lasted longer than a phase of the gain cycle.

@@ -22,11 +22,13 @@ pub(super) struct Share {
     /// Round trips without a sample that neither application nor receiver limited.
     rounds: u8,
     sampled_at: Option<Timestamp>,
+    /// The path was full, or lost something, since that sample.
+    answered: bool,
 }
 
 impl Share {
     pub(super) const fn new(at: Timestamp) -> Self {
-        Self { least: [None; 2], since: at, rounds: 0, sampled_at: None }
+        Self { least: [None; 2], since: at, rounds: 0, sampled_at: None, answered: false }
     }
 
     /// A round trip took `rtt`.
@@ -53,6 +55,29 @@ impl Bbr {
     /// A round trip ended that neither application nor receiver limited.
     pub(in super::super) fn count_round(&mut self) {
         self.share.rounds = self.share.rounds.saturating_add(1);
+    }
+
+    /// The path is full.
+    pub(in super::super) fn fill_path(&mut self) {
+        self.share.answered = true;
+    }
+
+    /// Whether the path answered since the last sample, and its sender kept no pace of its own choice: else it carries more than the share.
+    pub(in super::super) fn take_answered(&mut self) -> bool {
+        std::mem::take(&mut self.share.answered) && !self.holds_one_pace()
+    }
+
+    /// Whether it kept one pace for longer than a cycle of gains does.
+    pub(in super::super) fn holds_one_pace(&self) -> bool {
+        self.pace.has_limit()
+    }
+
+    /// A round trip ended.
+    pub(in super::super) fn note_limit(&mut self) {
+        // At a rate that losses set it does not probe (`bbr_lt_bw_sampling`).
+        if let Some((rtt, _)) = self.min_rtt.filter(|_| self.long_term.rate().is_none()) {
+            self.pace.note_limit(rtt);
+        }
     }
 
     /// Whether its share is a sample: first with a full pipe, then some round trips apart.

@@ -36,6 +36,7 @@ const FULL: Departure = Departure {
     dry: false,
     pushed: false,
     paced: false,
+    named: true,
 };
 
 #[test]

@@ -90,6 +90,8 @@ impl Bbr {
     /// A loss or ECN echo: the acknowledgements show its effect. An ECN echo does not reduce the window.
     pub(in super::super) fn lose(&mut self, by_ecn: bool) {
         self.save();
+        self.fill_path();
+        self.pace.restart();
         self.reducing = by_ecn;
     }
 

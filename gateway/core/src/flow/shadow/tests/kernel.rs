@@ -256,6 +256,7 @@ fn sent() -> impl Strategy<Value = Input> {
                 peer_window,
                 since_ack,
                 since_oldest: since_ack,
+                stamp: Some(again),
             };
             Input::Sent(sent)
         },

@@ -104,6 +104,7 @@ fn towards_bbr(times: u8, ended: Signs) -> i32 {
     let mut shadow = opened();
     shadow.clock.presume_reaction(Micros(50));
     shadow.tooth = Some((5.0, 10.0));
+    shadow.rounds.note_loss();
     for _ in 0..times {
         shadow.weigh_clocking(Timestamp(0), ended);
     }
