@@ -67,9 +67,13 @@ pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<Cel
     }
     result.network = network(recording, &kernel, &seen, &same_instants);
     if cell.is("cc", "bbr") {
-        let shares: Vec<_> = truth.iter().filter_map(|(flow, truth)| Some((*flow, usual_share(truth)?))).collect();
-        result.network.carried = mean(&shares.iter().map(|(_, share)| *share).collect::<Vec<_>>());
-        result.network.by_address = by_address(shares);
+        let shares: Vec<f64> = truth.values().filter_map(usual_share).collect();
+        result.network.carried = mean(&shares);
+        result.network.by_address = by_address(truth.iter().flat_map(|(flow, truth)| {
+            let (first_ns, last_ns) = truth.span_ns();
+            let times = (0..).map(move |n| first_ns + n * PERIOD_NS).take_while(move |time_ns| *time_ns <= last_ns);
+            times.filter_map(|time_ns| Some((*flow, truth.share(time_ns)?)))
+        }));
     }
     Ok(result)
 }

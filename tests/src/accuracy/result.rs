@@ -213,7 +213,7 @@ pub struct NetworkResult {
     /// How far that can be trusted.
     #[serde(default)]
     pub confidence: Option<f64>,
-    /// Mean over addresses of [`Self::losses`], of BBR of [`Self::carried`].
+    /// Mean over addresses of what each one's connections had: at losses; with BBR, rate times smallest round trip every 100 ms.
     #[serde(default)]
     pub by_address: Option<f64>,
 }

@@ -20,10 +20,11 @@ use crate::window::record::WindowSlice;
 /// 1. Only samples at a full path count once two addresses gave some; with what ended without a loss they are a lower bound then. In a
 ///    network of one address, two connections are enough, and each of them counts as an address does.
 /// 2. Only the last [`Self::span`] buckets count, and as many before as hold [`Self::enough`] samples together ([`newest_part`]). Of one
-///    address only as many of these buckets count as hold [`Self::last`] samples.
+///    address only as many of these buckets count as hold [`Self::last`] samples; a rate is a third of one there, since rates come far more
+///    often than losses.
 /// 3. The share is the mean over addresses of the mean of each. An address further from their median than a factor counts as at that
 ///    factor. It is 1 and [`Self::spread`] times the median distance from the median, and at least and at most [`Self::factors`].
-/// 4. A lower bound that two addresses attest raises a share below it, by the part [`Self::lift`] of that at most.
+/// 4. Where all samples count, a lower bound that two addresses attest raises a share below it, by the part [`Self::lift`] of that at most.
 /// 5. A transfer that started on our advice and lost nothing is no evidence against that advice: it counts at least as the
 ///    share in force, and probes upwards as under [`ProbeRule`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +48,7 @@ pub struct RobustRule {
 impl RobustRule {
     /// The defaults, chosen by the comparison of rules in `docs/decisions/robust-rule.md` (`make rules`).
     pub const DEFAULT: Self =
-        Self { enough: 48, span: 4, last: 4, spread: 3.0, factors: (1.5, 3.0), lift: 0.1, holds: true };
+        Self { enough: 48, span: 4, last: 6, spread: 3.0, factors: (1.5, 3.0), lift: 0.1, holds: true };
 }
 
 impl Rule for RobustRule {
@@ -67,16 +68,12 @@ impl Rule for RobustRule {
     }
 
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window> {
-        let newest = |counted| newest_part(slice, (self.enough, self.span), counted);
-        let all = newest(Counted::All);
-        let share = if remotes::show_full_path(slice.contributions) {
-            let [full, carried] =
-                [Counted::Full, Counted::Carried].map(|counted| self.location(newest(counted), counted));
-            full?.max(carried?)
-        } else {
-            self.location(all, Counted::All)?
-        };
-        let bound = remotes::lower_bound(all.contributions).map_or(0.0, Window::bytes);
+        let location = |counted| self.location(newest_part(slice, (self.enough, self.span), counted), counted);
+        if remotes::show_full_path(slice.contributions) {
+            return Window::from_bytes(location(Counted::Full)?.max(location(Counted::Carried)?));
+        }
+        let bound = remotes::lower_bound(slice.contributions).map_or(0.0, Window::bytes);
+        let share = location(Counted::All)?;
         Window::from_bytes(share.max(bound.min(share * (1.0 + self.lift))))
     }
 
@@ -124,7 +121,12 @@ struct Part {
     bucket: u64,
     samples: f64,
     bytes: f64,
+    /// How many of [`RobustRule::last`] they are.
+    lasting: f64,
 }
+
+/// Part of a sample that a rate is for [`RobustRule::last`].
+const RATE: f64 = 1.0 / 3.0;
 
 impl RobustRule {
     /// The mean over voices, each held near their median, in bytes.
@@ -137,17 +139,19 @@ impl RobustRule {
                 let wanted = if Some(part.bucket) == oldest { newest.of_oldest } else { 1.0 };
                 let voice = part.source.map(|of| (of.remote, (!newest.several).then_some(of.connection)));
                 let samples = f64::from(samples) * wanted;
-                parts.push(Part { voice, bucket: part.bucket, samples, bytes: bytes * wanted });
+                let lasting = if part.full.by_rate { samples * RATE } else { samples };
+                parts.push(Part { voice, bucket: part.bucket, samples, bytes: bytes * wanted, lasting });
             }
         }
         parts.sort_unstable_by_key(|part| (part.voice, Reverse(part.bucket)));
         let voices = parts.chunk_by(|one, next| one.voice == next.voice).map(|own| {
-            let (mut samples, mut bytes) = (0.0, 0.0);
+            let (mut samples, mut bytes, mut lasting) = (0.0, 0.0, 0.0);
             for bucket in own.chunk_by(|one, next| one.bucket == next.bucket) {
                 for part in bucket {
                     (samples, bytes) = (samples + part.samples, bytes + part.bytes);
+                    lasting += part.lasting;
                 }
-                if samples >= f64::from(self.last) {
+                if lasting >= f64::from(self.last) {
                     break;
                 }
             }
