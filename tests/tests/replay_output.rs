@@ -192,7 +192,7 @@ fn flows_add_up(object: &Value, flows: &[Row]) {
         *reasons.entry(sample.rsplit(':').next().unwrap_or_default()).or_default() += 1;
     }
     let of = |names: &[&str]| names.iter().filter_map(|name| reasons.get(name)).sum::<u64>();
-    assert_eq!(of(&["loss", "ecn", "end", "rate"]), counted("window_samples"), "{reasons:?}");
+    assert_eq!(of(&["loss", "first_flight", "ecn", "end", "rate"]), counted("window_samples"), "{reasons:?}");
     let bounds = ["carried", "end_slow_start", "end_app_limited", "end_receiver_limited"];
     assert_eq!(of(&bounds), counted("lower_bounds"), "{reasons:?}");
 

@@ -93,7 +93,7 @@ pub fn mixed(seed: u64, networks: usize) -> Plan {
             ("rate", format!("{rate:.1}mbit")),
             ("rtt", format!("{rtt:.0}ms")),
             ("buffer", format!("{queue:.0}pkt")),
-            ("work", if (turn / 2 + number) % 2 == 0 { "mixed" } else { "web" }.to_owned()),
+            ("work", if (turn / 2 + number).is_multiple_of(2) { "mixed" } else { "web" }.to_owned()),
             ("flows", dice.random_range(3..6).to_string()),
             ("seconds", "20".to_owned()),
         ]

@@ -105,7 +105,7 @@ impl MadeCells {
                 loss_samples: 1,
                 sum_bytes: 2.0 * bytes,
                 loss_bytes: bytes,
-                full: FullSum { samples: 1, bytes: bytes, by_rate: false },
+                full: FullSum { samples: 1, bytes, by_rate: false },
                 squares: 2.0 * bytes * bytes,
                 carried: Window::from_bytes(bytes),
                 mss: Bytes(SEGMENT),

@@ -15,7 +15,7 @@ const SERVERS: [&str; 2] = ["10.79.0.0/24", "fd79::/64"];
 /// A share this far off is right, as part of the truth. A lower bound is, if it is below that.
 const NEAR: f64 = 0.2;
 /// Recordings with a truth that must be right.
-const RIGHT_LEAST: usize = 16;
+const RIGHT_LEAST: usize = 20;
 /// An estimate of more confidence than this is one to rely on: of these, one in ten may be wrong.
 const CONFIDENT: f64 = 0.8;
 

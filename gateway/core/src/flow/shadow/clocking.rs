@@ -29,7 +29,7 @@ const PACED_WEIGHT: f64 = 0.2;
 const PACED_MOST: f64 = 0.6;
 /// Evidence against BBR: the kernel paces the window, as it does for Reno and CUBIC.
 const BY_WINDOW_WEIGHT: f64 = 1.0;
-/// A pace's bursts take at most this part of a round trip (twice that of `tcp_tso_autosize`), or have so many segments; over shorter
+/// A pace's bursts take at most this part of a round trip (twice that of `tcp_tso_autosize`), or have this many segments; over shorter
 /// round trips they are larger (`tcp_tso_rtt_log`).
 const BURST_MOST: Micros = Micros(2_000);
 const BURST_LEAST: u64 = 4;

@@ -20,6 +20,19 @@ use crate::types::{Limiter, Phase};
 const KEEPS_WINDOW: u8 = 2;
 
 impl Shadow {
+    /// What holds the sender of new bytes, where the receiver does not.
+    fn stand(&self, sent: &Sent, filled: bool) -> Stand {
+        if sent.repeats_wait {
+            Stand::More
+        } else if filled && (self.state == State::Open || sent.more) {
+            Stand::Full
+        } else if sent.more && sent.full_sized {
+            Stand::More
+        } else {
+            Stand::Dry
+        }
+    }
+
     /// A packet with payload went out.
     pub fn on_sent(&mut self, at: Timestamp, sent: &Sent) {
         if self.mss == 0 {
@@ -109,17 +122,7 @@ impl Shadow {
             let filled = self.known && f64::from(pipe.saturating_add(ahead)) >= self.best_whole();
             let filled = filled && !window_unknown;
             self.rounds.current.filled = (self.rounds.current.filled || filled) && !window_unknown;
-            let stand = if receiver_full {
-                Stand::Receiver
-            } else if sent.repeats_wait {
-                Stand::More
-            } else if filled && (self.state == State::Open || sent.more) {
-                Stand::Full
-            } else if sent.more && sent.full_sized {
-                Stand::More
-            } else {
-                Stand::Dry
-            };
+            let stand = if receiver_full { Stand::Receiver } else { self.stand(sent, filled) };
             let let_go = clocked && self.leaning.best() != Flavour::Bbr;
             self.held.on_sent(at, stand, let_go, self.round());
             if unknown > 0 && stand == Stand::Full {
