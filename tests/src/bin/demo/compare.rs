@@ -269,8 +269,11 @@ mod tests {
             mss: 1_448,
             reason,
         };
-        let losses = (1..=6).map(|n| sample(n, Reason::Loss, 40.0));
-        let samples: Vec<KernelSample> = losses.chain((7..=12).map(|n| sample(n, Reason::End, 15.0))).collect();
+        // Of one address alone: where two lost packets, no end counts.
+        let losses = (1..=6).map(|n| sample(3 * n, Reason::Loss, 40.0));
+        let ends = [19, 20].map(|n| sample(n, Reason::End, 40.0)).into_iter();
+        let short = (22..=27).map(|n| sample(n, Reason::End, 15.0));
+        let samples: Vec<KernelSample> = losses.chain(ends).chain(short).collect();
         let ends: BTreeSet<FlowId> = samples.iter().filter(|s| s.reason == Reason::End).map(|s| s.flow).collect();
         let share = |advised: BTreeSet<FlowId>| share(network, &samples.iter().collect::<Vec<_>>(), &advised).unwrap();
         let (advised, plain) = (share(ends), share(BTreeSet::new()));
