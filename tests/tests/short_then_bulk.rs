@@ -34,8 +34,8 @@ const SHORT: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Long enough for some thirty losses on the widest path: their mean has to be near the kernel's.
 const BULK: Duration = Duration::from_secs(50);
-/// How far the share may be from the mean window at losses.
-const OFF_MOST: f64 = 0.15;
+/// How far the share may be from the mean window at losses: of two addresses whose windows differ, the larger counts as 1.65 times the smaller.
+const OFF_MOST: f64 = 0.35;
 
 #[test]
 fn short_transfers_give_lower_bounds_and_long_ones_beside_them_the_share() -> Result<()> {
