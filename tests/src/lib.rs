@@ -24,5 +24,6 @@ pub mod patience;
 pub mod plot;
 pub mod product;
 pub mod rules;
+pub mod silent;
 pub mod starts;
 pub mod trace;

@@ -4,18 +4,18 @@
 #![expect(clippy::unwrap_used, reason = "what a test stands on either works or fails it")]
 
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::BufWriter;
 use std::net::Ipv4Addr;
 
-use spand_capture::Progress;
 use spand_core::config::{EngineConfig, Limits};
 use spand_core::engine::Engine;
 use spand_core::flow::shadow::Shadow;
 use spand_core::wire::Frame;
 use spand_core::wire::segment::Endpoint;
-use spand_gateway::replay::{Moments, Options, Sink, State, replay};
+use spand_gateway::replay::{Moments, Options, replay};
 use spand_proto::units::Timestamp;
 use spand_tests::memory::{Asked, Counted};
+use spand_tests::silent::Silent;
 use spand_tests::trace::frame::encode;
 use spand_tests::trace::packet::{MSS, Packet, Tuple};
 use spand_tests::trace::{TraceConfig, write_trace};
@@ -47,16 +47,6 @@ fn no_faults(faults: impl IntoIterator<Item = Option<String>>) {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-struct Nobody;
-
-impl Sink for Nobody {
-    fn state(&mut self, _: &State) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn progress(&mut self, _: Progress) {}
-}
-
 /// The most bytes at a time and the pieces of memory of a replay, for each connection.
 fn replayed(inside: &[&str]) -> [f64; 2] {
     let folder = tempfile::tempdir().unwrap();
@@ -65,7 +55,7 @@ fn replayed(inside: &[&str]) -> [f64; 2] {
     let internal = inside.iter().map(|prefix| prefix.parse().unwrap()).collect();
     let engine = EngineConfig { limits: Limits::for_replay(), internal, ..EngineConfig::default() };
     let before = Asked::begin();
-    let report = replay(Options { files: vec![path], engine, moments: Moments::End }, &mut Nobody).unwrap();
+    let report = replay(Options { files: vec![path], engine, moments: Moments::End }, &mut Silent).unwrap();
     let after = Asked::so_far();
     assert!(report.counters.window_samples + report.counters.lower_bounds > 1_000, "{:?}", report.counters);
     [after.most_bytes - before.bytes, after.pieces - before.pieces]

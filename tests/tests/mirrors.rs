@@ -1,31 +1,21 @@
 //! Encapsulations of mirrors: one recording in each of them gives the same networks. Files of other programs are refused with the way out.
 
-use std::io;
 use std::path::Path;
 
 use spand_capture::open_file;
 use spand_core::config::{EngineConfig, Limits, Tunnels};
 use spand_core::counters::{Ignored, ProtocolNumber};
 use spand_core::types::TunnelKind;
-use spand_gateway::replay::{Format, Moments, Names, Options, Output, Report, Show, Sink, State, Width, replay};
+use spand_gateway::replay::{Format, Moments, Names, Options, Output, Report, Show, Width, replay};
 use spand_tests::corpus;
+use spand_tests::silent::Silent;
 
 const PACKETS: u64 = 400;
-
-struct Nobody;
-
-impl Sink for Nobody {
-    fn state(&mut self, _: &State) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn progress(&mut self, _: spand_capture::Progress) {}
-}
 
 fn replayed(file: &Path, tunnels: Tunnels) -> Report {
     let engine = EngineConfig { limits: Limits::for_replay(), tunnels, ..EngineConfig::default() };
     let options = Options { files: vec![file.to_owned()], engine, moments: Moments::End };
-    replay(options, &mut Nobody).expect("nothing is written")
+    replay(options, &mut Silent).expect("nothing is written")
 }
 
 fn printed(report: &Report, format: Format) -> String {

@@ -1,33 +1,24 @@
 //! Files whose records are out of order, late, doubled or without a time, beside the same recording as it should be.
 
+use std::fs;
 use std::path::Path;
-use std::{fs, io};
 
 use spand_capture::{LinkType, MAX_PACKET_BYTES, Next, PacketSource, PcapWriter, open_file};
 use spand_core::config::{EngineConfig, FlowReports, Limits};
 use spand_core::counters::Ignored;
 use spand_core::flow::report::DirectionReport;
 use spand_core::types::SampleReason;
-use spand_gateway::replay::{Moments, Options, Report, Sink, State, Summary, replay};
+use spand_gateway::replay::{Moments, Options, Report, Summary, replay};
 use spand_proto::no_estimate::Reason;
 use spand_proto::units::Timestamp;
 use spand_tests::corpus;
-
-struct Nobody;
-
-impl Sink for Nobody {
-    fn state(&mut self, _: &State) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn progress(&mut self, _: spand_capture::Progress) {}
-}
+use spand_tests::silent::Silent;
 
 fn replayed(file: &Path) -> Report {
     let engine =
         EngineConfig { limits: Limits::for_replay(), flow_reports: FlowReports::Full, ..EngineConfig::default() };
     let options = Options { files: vec![file.to_owned()], engine, moments: Moments::End };
-    replay(options, &mut Nobody).expect("nothing is written")
+    replay(options, &mut Silent).expect("nothing is written")
 }
 
 /// The packets of `file`, each given another time and place by `arrange`, written to `path`.

@@ -175,15 +175,19 @@ static __attribute__((noinline)) int measure_own(struct sock *sk, struct connect
 	return 0;
 }
 
-// A kernel that skips a program takes what lies on its stack for the answer: a threshold at a loss, a window at an undo.
+// A kernel that skips a program takes what lies on its stack for the answer: a threshold at a loss, a window at an undo. A window
+// that grew had half of it in flight (tcp_is_cwnd_limited).
 INLINE void bound_answers(struct tcp_sock *tp)
 {
-	u32 prior = smaller(tp->prior_cwnd, MOST_SEGMENTS);
+	u32 prior = tp->prior_cwnd, flight = tp->max_packets_out;
 	if (!prior)
 		return;
-	if (tp->snd_cwnd > MOST_SEGMENTS)
+	u64 most = 4ull * (prior > flight ? prior : flight);
+	if (most < MOST_SEGMENTS)
+		most = MOST_SEGMENTS;
+	if (tp->snd_cwnd > most)
 		tp->snd_cwnd = prior;
-	if (tp->snd_ssthresh > MOST_SEGMENTS && tp->snd_ssthresh != NO_THRESHOLD)
+	if (tp->snd_ssthresh > most && tp->snd_ssthresh != NO_THRESHOLD)
 		tp->snd_ssthresh = prior / 2;
 }
 

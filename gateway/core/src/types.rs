@@ -57,7 +57,7 @@ pub enum SampleReason {
     /// The delivery rate of a BBR sender that neither application nor receiver held back, times its smallest round-trip time.
     Rate,
     /// The end of a transfer that lost packets in slow start: the largest delivery rate of a round trip since, times the smallest round-trip
-    /// time.
+    /// time. Also a rate of a BBR sender whose path had room.
     Carried,
     /// The end of a loss-free transfer that its window limited in slow start: what the path carries beyond that was not tried.
     EndSlowStart,

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use spand_core::config::{EngineConfig, FlowReports, Limits};
-use spand_gateway::replay::{Moments, Options, Sink, State, replay};
+use spand_gateway::replay::{Moments, Options, replay};
 use spand_proto::units::Bytes;
+use spand_tests::silent::Silent;
 
 /// Who sends inside.
 const SERVERS: [&str; 2] = ["10.79.0.0/24", "fd79::/64"];
@@ -30,16 +30,6 @@ struct Judged {
     samples: String,
 }
 
-struct Nobody;
-
-impl Sink for Nobody {
-    fn state(&mut self, _: &State) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn progress(&mut self, _: spand_capture::Progress) {}
-}
-
 impl Judged {
     const HEADER: &str = "name\ttruth\tshare\toff_pct\tright\tconfidence\tmark\tsamples\n";
 
@@ -54,7 +44,7 @@ impl Judged {
             ..EngineConfig::default()
         };
         let file = folder.join(format!("{name}.pcap.zst"));
-        let report = replay(Options { files: vec![file], engine, moments: Moments::End }, &mut Nobody).expect("memory");
+        let report = replay(Options { files: vec![file], engine, moments: Moments::End }, &mut Silent).expect("memory");
         let network = report.end.networks.iter().max_by_key(|view| view.losses + u64::from(view.samples));
         let share = network.and_then(|view| view.estimate.as_ref()).map(|estimate| {
             let segments = estimate.share.bytes() / estimate.mss.max(Bytes(1)).0 as f64;
@@ -113,6 +103,7 @@ fn shares_of_mixed_traffic_agree_with_the_kernels_windows_and_rates() {
     let known = || judged.iter().filter(|one| one.truth.is_some());
     let right = known().filter(|one| one.is_right()).count();
     let confident = || known().filter(|one| one.share.is_some_and(|(.., confidence)| confidence > CONFIDENT));
+    println!("{} have a confidence above {CONFIDENT}", confident().count());
     let wrong = confident().filter(|one| !one.is_right()).count();
     let mut short = String::new();
     if right < RIGHT_LEAST {

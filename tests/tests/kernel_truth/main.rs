@@ -1,13 +1,13 @@
 //! Shares against the kernel's own account, on recordings of one network each: a table by recording in `target/kernel-truth.tsv`, and
 //! the least that must be right. Without the corpus it says so.
 
-use std::io;
 use std::path::Path;
 
 use spand_core::config::{EngineConfig, FlowReports, Limits};
-use spand_gateway::replay::{Moments, Options, Sink, State, replay};
+use spand_gateway::replay::{Moments, Options, replay};
 use spand_proto::units::Bytes;
 use spand_tests::corpus::Row;
+use spand_tests::silent::Silent;
 
 // One recording: what the kernel did in it, and what a replay makes of it.
 
@@ -43,16 +43,6 @@ pub(crate) struct Judged {
     no_estimate: String,
 }
 
-struct Nobody;
-
-impl Sink for Nobody {
-    fn state(&mut self, _: &State) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn progress(&mut self, _: spand_capture::Progress) {}
-}
-
 impl Judged {
     pub(crate) const HEADER: &str =
         "name\tkind\tkernel_losses\tkernel_ends\tkernel_bounds\ttruth\tshare\toff_pct\tsamples\tnamed\tno_estimate\n";
@@ -71,7 +61,7 @@ impl Judged {
             ..EngineConfig::default()
         };
         let file = captures.join(format!("{}.pcap.zst", row["name"]));
-        let report = replay(Options { files: vec![file], engine, moments: Moments::End }, &mut Nobody).expect("memory");
+        let report = replay(Options { files: vec![file], engine, moments: Moments::End }, &mut Silent).expect("memory");
         let network = report.end.networks.iter().max_by_key(|view| view.losses + u64::from(view.samples));
         let share = network.and_then(|view| view.estimate.as_ref()).map(|estimate| {
             let mss = estimate.mss.max(Bytes(1));

@@ -221,7 +221,7 @@ pub(crate) fn of_counted(
         loss_window: if is_backed { loss_window(losses) } else { None },
         opening: rule.opening(slice, live, now),
         buffer: buffer::buffer(slice, record.bucket),
-        // Where addresses differ, that is what the path of the fastest holds.
+        // Where addresses differ, the fastest client gives the product. The others may hold no more than the share.
         bdp: live
             .bdp(slice.rtt().min)
             .map(|bdp| if mark == Some(Mark::AddressesDiffer) && bdp > share { share } else { bdp }),

@@ -19,9 +19,9 @@ use crate::window::record::WindowSlice;
 ///
 /// 1. Only samples at a full path count once two addresses gave some; with what ended without a loss they are a lower bound then. In a
 ///    network of one address, two connections are enough, and each of them counts as an address does.
-/// 2. Only the last [`Self::span`] buckets count, and as many before as hold [`Self::enough`] samples together ([`newest_part`]). Of one
-///    address only as many of these buckets count as hold [`Self::last`] samples; a rate is a third of one there, since rates come far more
-///    often than losses.
+/// 2. The last [`Self::span`] buckets count, and older ones until there are [`Self::enough`] samples ([`newest_part`]). An address counts
+///    with its newest buckets that have [`Self::last`] samples. A rate counts as a third of a sample, since rates are far more frequent than
+///    losses.
 /// 3. The share is the mean over addresses of the mean of each. An address further from their median than a factor counts as at that
 ///    factor. It is 1 and [`Self::spread`] times the median distance from the median, and at least and at most [`Self::factors`].
 /// 4. Where all samples count, a lower bound that two addresses attest raises a share below it, by the part [`Self::lift`] of that at most.

@@ -1,5 +1,5 @@
-//! Samples by connection and address, and what follows from them: random losses, addresses that differ, a path that fell
-//! (`docs/definitions.md`, "Marks"). It makes no estimate.
+//! Samples by connection and address. They show random losses, addresses that differ, and a path that fell (`docs/definitions.md`, "Marks").
+//! It makes no estimate.
 
 use std::net::IpAddr;
 

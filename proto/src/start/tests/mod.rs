@@ -273,7 +273,7 @@ fn the_last_segment_of_paper_mode_leaves_when_the_bucket_would_let_it_and_no_fas
 
 #[test]
 fn no_start_is_paced_slower_than_plain_tcp_sends() {
-    // After a burst the share is 12 and the mean round trip 100 ms: two segments over it would leave in 20 segments a second.
+    // After a burst the share is 12 and the mean round trip 100 ms. The two segments beyond ten would leave at 20 segments a second.
     let crowd = estimate(12);
     let rate = |handshake_ms: u64| {
         let asked = StartRequest { handshake_rtt: Some(Micros::from_millis(handshake_ms)), ..request(&crowd) };

@@ -1,4 +1,5 @@
-//! What a packet waits between its sender and the tap: a queue there, of a shaped virtual machine or an access switch.
+//! How long a packet waits in a queue between its sender and the tap, as of a shaped virtual machine or an access switch. It names no
+//! congestion control.
 //!
 //! Such a queue spaces the packets of any window evenly, and delays answers by its length. The sender's clock in the timestamps option
 //! (RFC 7323) shows it: the value is of the moment at which the packet left, in milliseconds with Linux, Windows and macOS.

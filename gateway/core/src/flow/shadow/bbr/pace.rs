@@ -14,7 +14,7 @@ const SAME_PART: u32 = 32;
 /// Gaps in a row that start another pace, and gaps that establish one.
 const NEW_PACE: u8 = 3;
 const ESTABLISHED: u8 = 12;
-/// Round trips in which the gain cycle changes the pace at least once (`CYCLE_LEN`), and two to spare.
+/// BBR changes its pace within a gain cycle, which has eight round trips (`CYCLE_LEN`); two more are to spare.
 const CYCLE_ROUNDS: u64 = 10;
 /// A pace above a limit by this part is not within it.
 const EXCEEDED_PART: u32 = 8;

@@ -1,4 +1,4 @@
-//! What a sender chose, and what its path answered.
+//! Senders that space their segments by themselves, and paths that answer by a queue or a loss.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ const REACTION: Micros = Micros(50);
 /// Bursts leave so long after an acknowledgement that none of them answers it.
 const AFTER_ACK_US: u64 = 1_500;
 
-/// A sender that something else than acknowledgements releases, and what it was sampled for.
+/// A sender whose segments leave at fixed times, with the samples and the names that it got.
 struct Spaced {
     shadow: Shadow,
     now_us: u64,
