@@ -16,6 +16,7 @@ mod sources;
 mod tests;
 
 use std::fmt;
+use std::iter::repeat_n;
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
@@ -38,9 +39,10 @@ use crate::window::bucket::{Contribution, larger};
 use crate::window::live::LiveView;
 use crate::window::record::{NetworkRecord, WindowSlice, bucket_nanos};
 
-/// Number of samples at which the term for their number is 0.5: a few more than the minimum of 3
-/// (`docs/decisions/estimate-of-a-network.md`).
-const HALF_TRUST_SAMPLES: f64 = 5.0;
+/// Standard error, as part of the share, at which confidence is 0.5.
+const HALF_SURE: f64 = 0.4;
+/// How far from the share an address is that nobody saw, as part of it.
+const APART: f64 = 0.5;
 /// Factor for a lower bound.
 const PART_OF_BOUND: f64 = 0.5;
 
@@ -205,6 +207,7 @@ pub(crate) fn of_counted(
     let Shown { share, is_lower_bound, mark, fell } = Shown::of(slice, rule).ok_or(NoEstimate::TooFewSamples)?;
     let mark = if past_load { Some(Mark::PastLoad) } else { mark };
     let losses = fell.unwrap_or(slice);
+    let is_full = rule.gives_bounds() && !is_lower_bound;
     let is_backed = mark.is_none() && !is_lower_bound;
     let backed = fell.map_or(counts.loss_connections, |fell| Counts::of(fell).loss_connections);
     Ok(Estimate {
@@ -226,7 +229,7 @@ pub(crate) fn of_counted(
             .bdp(slice.rtt().min)
             .map(|bdp| if mark == Some(Mark::AddressesDiffer) && bdp > share { share } else { bdp }),
         refreshed,
-        confidence: confidence(slice, is_lower_bound, now.since(refreshed), config.max_age, rule),
+        confidence: confidence(apart(losses, share, is_full), is_lower_bound, (now.since(refreshed), config.max_age)),
         rule: rule.kind().of_share(),
         mark,
     })
@@ -270,6 +273,8 @@ struct Bound {
     /// Lower bounds and samples behind it, and connections that gave them.
     bounds: u32,
     connections: u32,
+    /// Their addresses.
+    addresses: usize,
     /// Bucket of the newest.
     newest: u64,
 }
@@ -299,7 +304,11 @@ impl Bound {
             return None;
         }
         let newest = parts().next_back()?;
-        Some(Self { window: window?, mss: newest.mss, bounds, connections, newest: newest.bucket })
+        let mut addresses: SmallVec<[_; 32]> = parts().map(remotes::address).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let addresses = addresses.len();
+        Some(Self { window: window?, mss: newest.mss, bounds, connections, addresses, newest: newest.bucket })
     }
 }
 
@@ -312,7 +321,7 @@ fn at_least(
     now: Timestamp,
     (config, rule): (&WindowConfig, &dyn Rule),
 ) -> Estimate {
-    let Bound { window, mss, bounds, connections, newest } = bound;
+    let Bound { window, mss, bounds, connections, addresses, newest } = bound;
     let refreshed = now.min(Timestamp(newest.saturating_add(1).saturating_mul(bucket_nanos(config.bucket))));
     Estimate {
         network,
@@ -330,59 +339,48 @@ fn at_least(
         buffer: None,
         bdp: None,
         refreshed,
-        confidence: confidence_of_bound(bounds, now.since(refreshed), config.max_age),
+        confidence: confidence(repeat_n(0.0, addresses), true, (now.since(refreshed), config.max_age)),
         rule: rule.kind().of_share(),
         mark: None,
     }
 }
 
-/// How far an estimate can be trusted: number of samples, agreement among them, freshness and breadth, each from 0 to 1, multiplied:
+/// How likely a share is within a fifth of the network's, from 0 to 1 (`docs/decisions/estimate-of-a-network.md`):
 ///
-/// `n / (n + 5)  *  1 / (1 + cv)  *  (1 - age / max_age)  *  a / (a + 1)`
+/// `1 / (1 + (e / 0.4)^2)  *  (1 - age / max_age)` with `e^2 = (0.5^2 + sum of d^2) / a^2`
 ///
-/// with `n` samples that count, of `a` addresses, and `cv` the standard deviation of all over their mean. 20 samples of nine addresses that
-/// scatter by an eighth give 0.64 when fresh; the least that makes an estimate, three of two addresses that agree, 0.25. A lower bound has
-/// half of that.
+/// Each of the `a` addresses has samples whose mean is `1 + d` times the share. `e` is the standard error of a mean over addresses, with one
+/// address more that differs by half: few that agree are no proof. Five that agree give 0.94 when fresh, two 0.72, one 0.39. A lower bound
+/// has half of that.
 fn confidence(
-    slice: WindowSlice<'_>,
+    addresses: impl IntoIterator<Item = f64>,
     is_lower_bound: bool,
-    age: Micros,
-    max_age: Micros,
-    rule: &dyn Rule,
+    (age, max_age): (Micros, Micros),
 ) -> Confidence {
-    let counted = |part: &Contribution| {
-        if rule.gives_bounds() && !is_lower_bound { part.full.samples } else { part.samples }
-    };
-    let (mut samples, mut sum, mut squares, mut number) = (0.0, 0.0, 0.0, 0.0);
-    let mut addresses = SmallVec::<[_; 32]>::new();
-    for contribution in slice.contributions {
-        samples += f64::from(contribution.samples);
-        sum += contribution.sum_bytes;
-        squares += contribution.squares;
-        let counted = counted(contribution);
-        if counted > 0 {
-            number += f64::from(counted);
-            addresses.push(contribution.source.map(|source| source.remote));
-        }
-    }
-    addresses.sort_unstable();
-    addresses.dedup();
-    if samples == 0.0 {
-        return Confidence::new(0.0);
-    }
-    let mean = sum / samples;
-    let deviation = (squares / samples - mean * mean).max(0.0).sqrt();
-    let agreement = if mean > 0.0 { 1.0 / (1.0 + deviation / mean) } else { 0.0 };
-    let addresses = addresses.len() as f64;
+    let of = |(number, squares), apart: f64| (number + 1.0, squares + apart * apart);
+    let (number, squares) = addresses.into_iter().fold((0.0_f64, APART * APART), of);
+    let error = squares.sqrt() / number.max(1.0) / HALF_SURE;
     let whole = if is_lower_bound { PART_OF_BOUND } else { 1.0 };
-    let breadth = addresses / (addresses + 1.0);
-    Confidence::new(whole * number / (number + HALF_TRUST_SAMPLES) * agreement * freshness(age, max_age) * breadth)
+    Confidence::new(whole * freshness(age, max_age) / (1.0 + error * error))
 }
 
-/// The confidence where only lower bounds are known: half of what as many samples that agree would have.
-fn confidence_of_bound(bounds: u32, age: Micros, max_age: Micros) -> Confidence {
-    let bounds = f64::from(bounds);
-    Confidence::new(PART_OF_BOUND * bounds / (bounds + HALF_TRUST_SAMPLES) * freshness(age, max_age))
+/// How far the mean of each address's samples is from the share, as part of it. Of `robust`, samples at a full path count where they gave
+/// the share.
+fn apart(slice: WindowSlice<'_>, share: Window, of_full: bool) -> impl Iterator<Item = f64> {
+    let of = |part: &Contribution| {
+        if of_full { (part.full.samples, part.full.bytes) } else { (part.samples, part.sum_bytes) }
+    };
+    let counted = slice.contributions.iter().filter(|part| of(part).0 > 0);
+    let mut given: SmallVec<[_; 32]> = counted.map(|part| (remotes::address(part), of(part))).collect();
+    given.sort_unstable_by_key(|(address, _)| *address);
+    given.dedup_by(|(address, (samples, bytes)), (kept, sum)| {
+        let is_same = address == kept;
+        if is_same {
+            *sum = (sum.0.saturating_add(*samples), sum.1 + *bytes);
+        }
+        is_same
+    });
+    given.into_iter().map(move |(_, (samples, bytes))| bytes / f64::from(samples) / share.bytes() - 1.0)
 }
 
 fn freshness(age: Micros, max_age: Micros) -> f64 {

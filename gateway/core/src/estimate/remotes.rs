@@ -11,7 +11,7 @@ use crate::window::bucket::{Contribution, larger};
 use crate::window::record::{WindowSlice, majority_candidate};
 
 /// Which address a contribution is of; the common rest of full buckets counts as one more.
-fn address(contribution: &Contribution) -> Option<IpAddr> {
+pub(super) fn address(contribution: &Contribution) -> Option<IpAddr> {
     contribution.source.map(|source| source.remote)
 }
 

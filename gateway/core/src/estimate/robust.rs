@@ -20,10 +20,11 @@ use crate::window::record::WindowSlice;
 /// 1. Only samples at a full path count once two addresses gave some; with what ended without a loss they are a lower bound then. In a
 ///    network of one address, two connections are enough, and each of them counts as an address does.
 /// 2. The last [`Self::span`] buckets count, and older ones until there are [`Self::enough`] samples ([`newest_part`]). An address counts
-///    with its newest buckets that have [`Self::last`] samples. A rate counts as a third of a sample, since rates are far more frequent than
-///    losses.
-/// 3. The share is the mean over addresses of the mean of each. An address further from their median than a factor counts as at that
-///    factor. It is 1 and [`Self::spread`] times the median distance from the median, and at least and at most [`Self::factors`].
+///    with its newest buckets that have [`Self::last`] samples. Samples of a connection with rates are a tenth of one, since rates are far
+///    more frequent than losses.
+/// 3. The share is the mean over addresses of the mean of each; where more transfers ended without a loss, with these if that is more. An
+///    address further from their median than a factor counts as at that factor. It is 1 and [`Self::spread`] times the median distance from
+///    the median, and at least and at most [`Self::factors`].
 /// 4. Where all samples count, a lower bound that two addresses attest raises a share below it, by the part [`Self::lift`] of that at most.
 /// 5. A transfer that started on our advice and lost nothing is no evidence against that advice: it counts at least as the
 ///    share in force, and probes upwards as under [`ProbeRule`].
@@ -70,7 +71,9 @@ impl Rule for RobustRule {
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window> {
         let location = |counted| self.location(newest_part(slice, (self.enough, self.span), counted), counted);
         if remotes::show_full_path(slice.contributions) {
-            return Window::from_bytes(location(Counted::Full)?.max(location(Counted::Carried)?));
+            let full = location(Counted::Full)?;
+            let beyond = location(Counted::Carried)? - full;
+            return Window::from_bytes(full + outnumbered(slice.contributions) * beyond.max(0.0));
         }
         let bound = remotes::lower_bound(slice.contributions).map_or(0.0, Window::bytes);
         let share = location(Counted::All)?;
@@ -126,7 +129,7 @@ struct Part {
 }
 
 /// Part of a sample that a rate is for [`RobustRule::last`].
-const RATE: f64 = 1.0 / 3.0;
+const RATE: f64 = 0.1;
 
 impl RobustRule {
     /// The mean over voices, each held near their median, in bytes.
@@ -176,6 +179,16 @@ impl RobustRule {
         });
         (weights > 0.0).then(|| sum / weights)
     }
+}
+
+/// How much what ended without a loss counts where paths were full: nothing up to as many as samples at a full path, all from twice as many
+/// on. A few stray losses do not speak for many transfers that lost nothing.
+fn outnumbered(contributions: &[Contribution]) -> f64 {
+    let (ends, full) = contributions.iter().fold((0.0, 0.0), |(ends, full), part| {
+        let others = part.samples.saturating_sub(part.loss_samples.max(part.full.samples));
+        (ends + f64::from(others), full + f64::from(part.full.samples))
+    });
+    (ends / full - 1.0).clamp(0.0, 1.0)
 }
 
 /// How far apart two addresses may be: the windows of two long transfers differ by as much (test `short_then_bulk`).

@@ -121,34 +121,34 @@ pub struct FullSum {
     pub samples: u32,
     /// Their sum in bytes.
     pub bytes: f64,
-    /// Whether they are delivery rates, and losses after the first of them.
+    /// Whether delivery rates are among them.
     pub by_rate: bool,
 }
 
+/// How many times a rate the mean of losses before it may be.
+const FAR_ABOVE: f64 = 1.5;
+
 impl FullSum {
-    /// Adds a loss or mark in congestion avoidance, or a rate. What arrived of a lost first flight was cut by a burst; and so may be what a
-    /// sender lost before its first rate.
+    /// Adds a loss or mark in congestion avoidance, or a rate. What arrived of a lost first flight was cut by a burst. Losses far above the
+    /// first rate do not count: BBR that starts up has several times its share in flight.
     fn add(&mut self, reason: SampleReason, window: Window) {
         let by_rate = reason == SampleReason::Rate;
-        if by_rate && !self.by_rate {
-            *self = Self { by_rate, ..Self::default() };
+        let far_above = FAR_ABOVE * f64::from(self.samples) * window.bytes();
+        if by_rate && !self.by_rate && self.bytes > far_above {
+            *self = Self::default();
         }
         if by_rate || matches!(reason, SampleReason::Loss | SampleReason::Ecn) {
-            self.samples = self.samples.saturating_add(1);
-            self.bytes += window.bytes();
+            *self = self.with(Self { samples: 1, bytes: window.bytes(), by_rate });
         }
     }
 
-    /// Both together, or the one by rates.
+    /// Both together.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
-        if self.by_rate != other.by_rate {
-            return if self.by_rate { self } else { other };
-        }
         Self {
             samples: self.samples.saturating_add(other.samples),
             bytes: self.bytes + other.bytes,
-            by_rate: self.by_rate,
+            by_rate: self.by_rate || other.by_rate,
         }
     }
 }

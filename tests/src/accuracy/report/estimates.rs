@@ -159,7 +159,7 @@ const WITHIN_MIXED: f64 = 0.2;
 const SURE: f64 = 0.8;
 
 /// An estimate over the truth, less one, and whether it is a lower bound.
-fn error(network: &NetworkResult) -> Option<(f64, bool)> {
+pub(super) fn error(network: &NetworkResult) -> Option<(f64, bool)> {
     let (share, is_bound) = network.by_default?;
     Some((share / network.by_address? - 1.0, is_bound))
 }

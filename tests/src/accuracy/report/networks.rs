@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::estimates::error;
 use super::figures::TARGETS;
 use super::{LOSS_BASED, cc, pooled, title};
 use crate::accuracy::result::CellResult;
@@ -72,9 +73,10 @@ pub(super) fn plots(text: &mut String, directory: &Path, results: &[&CellResult]
     )?;
     write("accuracy-bbr.svg", plot::distribution("Errors against the kernel, BBR", "error", &series(&["bbr"]))?)?;
     write("accuracy-networks.svg", scatter(results).svg()?)?;
+    write("accuracy-confidence.svg", confidence(results).svg()?)?;
     writeln!(
         text,
-        "\n## Plots\n\n![errors of reno and cubic](accuracy-loss-based.svg)\n\n![errors of bbr](accuracy-bbr.svg)\n\n![networks](accuracy-networks.svg)"
+        "\n## Plots\n\n![errors of reno and cubic](accuracy-loss-based.svg)\n\n![errors of bbr](accuracy-bbr.svg)\n\n![networks](accuracy-networks.svg)\n\n![confidence against error](accuracy-confidence.svg)"
     )?;
     Ok(())
 }
@@ -105,5 +107,42 @@ fn scatter(results: &[&CellResult]) -> Plot {
         x: axis("mean of the kernel's windows at the same instants"),
         y: axis("estimate"),
         series: std::iter::once(equal).chain(dots).collect(),
+    }
+}
+
+/// The default rule's error by its confidence, on networks with the web's traffic.
+fn confidence(results: &[&CellResult]) -> Plot {
+    /// Percent that the plot shows.
+    const SHOWN: f64 = 100.0;
+    let points = |ccs: &[&str]| {
+        let of = results.iter().filter(|result| ccs.contains(&cc(result)));
+        of.filter_map(|result| {
+            let (error, is_bound) = error(&result.network)?;
+            Some((result.network.confidence?, (error * 100.0).min(SHOWN))).filter(|_| !is_bound)
+        })
+        .collect()
+    };
+    let limit = |name: &str, percent: f64| Series {
+        name: name.to_owned(),
+        mark: Mark::Line,
+        colour: 5,
+        points: vec![(0.0, percent), (1.0, percent)],
+    };
+    let dots = |name: &str, ccs: &[&str], colour| Series {
+        name: name.to_owned(),
+        mark: Mark::Dots,
+        colour,
+        points: points(ccs),
+    };
+    Plot {
+        title: "Error of shares by their confidence".to_owned(),
+        x: Axis::new("confidence", "").within(0.0, 1.0),
+        y: Axis::new("share against the kernel's account", "%").within(-SHOWN, SHOWN),
+        series: vec![
+            limit("20 % too large", 20.0),
+            limit("20 % too small", -20.0),
+            dots("Reno and CUBIC", LOSS_BASED, 0),
+            dots("BBR", &["bbr"], 1),
+        ],
     }
 }

@@ -179,17 +179,18 @@ fn confidence_is_what_its_formula_says() {
     let scattered: Vec<_> = (0..20).map(|n| (End, if n % 2 == 0 { 15.0 } else { 25.0 }, n)).collect();
     let mut path = spand(&scattered);
     let confidence = |path: &Path| path.estimate().unwrap().confidence.value();
-    // 16 addresses, and the common rest of a full bucket.
-    let fresh = 20.0 / 25.0 / 1.25 * 17.0 / 18.0;
+    let of = |addresses: f64, squares: f64| 1.0 / (1.0 + (0.25 + squares) / addresses.powi(2) / 0.16);
+    // 16 addresses a quarter off, and the common rest of a full bucket.
+    let fresh = of(17.0, 16.0 * 0.0625);
     assert_near(confidence(&path), fresh);
     path.wait(Micros::from_secs(150));
     assert_near(confidence(&path), fresh / 2.0);
-    assert_near(confidence(&spand(&[(End, 10.0, 1); 3])), 3.0 / 8.0 / 2.0);
+    assert_near(confidence(&spand(&[(End, 10.0, 1); 3])), of(1.0, 0.0));
     let mut robust = Path::new(RuleKind::Robust);
     robust.add_all(&[(End, 10.0, 1), (End, 10.0, 2), (Loss, 10.0, 1)]);
-    assert_near(confidence(&robust), 0.5 * 3.0 / 8.0 * 2.0 / 3.0);
-    robust.add_all(&[(Loss, 10.0, 2)]);
-    assert_near(confidence(&robust), 2.0 / 7.0 * 2.0 / 3.0);
+    assert_near(confidence(&robust), 0.5 * of(2.0, 0.0));
+    robust.add_all(&[(Loss, 10.0, 2), (FirstFlight, 2.0, 2)]);
+    assert_near(confidence(&robust), of(2.0, 0.0));
 }
 
 /// A path with a share of 20 and 30 carried without loss: the next probing end sample counts as 21.

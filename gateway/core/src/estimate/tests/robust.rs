@@ -271,6 +271,50 @@ fn two_losses_among_many_transfers_without_one_do_not_bring_it_down() {
 }
 
 #[test]
+fn ends_raise_a_share_of_losses_only_where_they_outnumber_them() {
+    let share = |ends: usize| {
+        let mut path = robust();
+        for host in [1, 2, 3] {
+            give(&mut path, &[(Loss, 20.0, host); 4]);
+            give(&mut path, &vec![(End, 30.0, host); ends]);
+        }
+        path.share()
+    };
+    assert_near(share(4), 20.0);
+    assert_near(share(6), 20.0 + 0.5 * 6.0);
+    assert_near(share(8), 20.0 + 8.0 / 12.0 * 10.0);
+}
+
+#[test]
+fn what_bbr_lost_while_it_started_up_does_not_count() {
+    let share = |lost: f64| {
+        let mut path = robust();
+        for host in [1, 2] {
+            let sample = path.sample(Loss, lost, host);
+            path.add(&sample);
+            path.add(&WindowSample { reason: Rate, window: segments_window(20.0), ..sample });
+        }
+        path.share()
+    };
+    assert_near(share(26.0), 23.0);
+    assert_near(share(80.0), 20.0);
+}
+
+#[test]
+fn rates_of_several_buckets_count_where_losses_of_the_newest_are_enough() {
+    let share = |reason| {
+        let mut path = robust();
+        for window in [40.0, 20.0] {
+            give(&mut path, &[[(reason, window, 1); 20], [(reason, window, 2); 20]].concat());
+            path.wait(Micros::from_secs(10));
+        }
+        path.share()
+    };
+    assert_near(share(Loss), 20.0);
+    assert_near(share(Rate), 30.0);
+}
+
+#[test]
 fn a_path_that_changed_by_half_and_more_is_followed_within_a_quarter_of_a_minute() {
     for (before, after) in [(150.0, 65.0), (80.0, 250.0), (40.0, 60.0)] {
         let mut path = robust();

@@ -199,12 +199,13 @@ impl Shadow {
             let carried_bytes = after_loss.filter(|after| !after.sampled).map_or(0, |after| after.carried_bytes);
             // The BBR replica has the delivery rate before the loss, too.
             let paced = self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction())).unwrap_or(0.0);
-            let carried = match self.leaning.best() {
-                Flavour::Bbr => paced,
-                _ => paced.max(f64::from(carried_bytes) / f64::from(self.mss)),
+            // The loss was the path's answer.
+            let (carried, reason) = match self.leaning.best() {
+                Flavour::Bbr => (paced, SampleReason::Rate),
+                _ => (paced.max(f64::from(carried_bytes) / f64::from(self.mss)), SampleReason::Carried),
             };
             return if carried_bytes > 0 {
-                self.sample(carried, SampleReason::Carried, Phase::CongestionAvoidance)
+                self.sample(carried, reason, Phase::CongestionAvoidance)
             } else {
                 Err(Ignored::EndAfterLoss)
             };

@@ -115,13 +115,23 @@ fn a_loss_of_a_sender_that_may_be_bbr_waits_for_its_name() {
 
 #[test]
 fn a_transfer_that_lost_packets_in_slow_start_shows_what_the_path_carried_since() {
-    let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
-    rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
-    assert_eq!(shadow.on_loss(at, LossKind::FastRetransmit, 40 * MSS, MSS), Err(Ignored::SlowStartLoss));
-    shadow.on_recovery_end(at, 0);
-    rounds(&mut shadow, &mut at, &mut delivered, &[20, 25]);
-    let end = shadow.on_transfer_end(at).unwrap();
-    assert_eq!((end.reason, end.window.segments(Bytes(MSS)).0), (SampleReason::Carried, 25));
+    let end = |is_bbr: bool| {
+        let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
+        if is_bbr {
+            shadow.follow_as_bbr(at);
+        }
+        rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
+        shadow.on_loss(at, LossKind::FastRetransmit, 40 * MSS, MSS).unwrap_err();
+        shadow.on_recovery_end(at, 0);
+        rounds(&mut shadow, &mut at, &mut delivered, &[20, 25]);
+        if is_bbr {
+            shadow.lean_to_bbr(1.0);
+        }
+        let end = shadow.on_transfer_end(at).unwrap();
+        (end.reason, end.window.segments(Bytes(MSS)).0)
+    };
+    assert_eq!(end(false), (SampleReason::Carried, 25));
+    assert_eq!(end(true).0, SampleReason::Rate, "BBR's own rate");
 }
 
 #[test]
