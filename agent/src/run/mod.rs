@@ -188,7 +188,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     let (applications, applications_error) = match Applications::listen(config, own.clock) {
         Ok(applications) => (applications, None),
         Err(failure) => {
-            warn!("applications are given no advice: {failure}; start the agent again once that is mended");
+            warn!("applications are given no advice: {failure}; start the agent again once that is fixed");
             (None, Some(failure.to_string()))
         }
     };

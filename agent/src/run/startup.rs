@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn signs_come_while_it_lasts_and_end_with_it() {
-        let (tell, told) = std::sync::mpsc::sync_channel(0);
+        let (tell, signs_seen) = std::sync::mpsc::sync_channel(0);
         let tell = std::sync::Mutex::new(Some(tell));
         let sign = |passed: Duration| {
             if !passed.is_zero()
@@ -62,8 +62,8 @@ mod tests {
             }
         };
         let signs = with_signs(Duration::from_millis(1), sign, || {
-            let signs: Vec<Duration> = told.iter().take(3).collect();
-            drop(told);
+            let signs: Vec<Duration> = signs_seen.iter().take(3).collect();
+            drop(signs_seen);
             signs
         });
         assert!(signs.len() == 3 && signs.is_sorted(), "{signs:?}");

@@ -260,7 +260,7 @@ fn attach_alone(name: &str, cgroup: &std::path::Path) {
 }
 
 fn bpf(command: i32, attributes: &[u8]) -> i32 {
-    // SAFETY: the attributes are as long as they are said to be, and what they point at lives on.
+    // SAFETY: the attributes are as long as the call states, and what they point at lives on.
     let done = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), attributes.len()) };
     assert!(done >= 0, "bpf {command}: {}", std::io::Error::last_os_error());
     i32::try_from(done).unwrap()
