@@ -103,6 +103,8 @@ pub(crate) fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     counter(&mut registry, "tls_reload_failures", help, gateway.tls_failures);
     gauge(&mut registry, "networks_held", "Networks whose advice is held", status.networks_held as u64);
     gauge(&mut registry, "networks_in_force", "Networks whose advice is in force", status.in_force.len() as u64);
+    let help = "1 while advice should be in force and has been for no network for longer than two renewals";
+    gauge(&mut registry, "nothing_in_force", help, u64::from(status.not_in_force.is_some()));
     let named = |counts: &std::collections::BTreeMap<String, u64>, label: &'static str| {
         counts.iter().map(|(name, count)| (vec![(label, name.clone())], *count)).collect()
     };
@@ -293,7 +295,7 @@ mod tests {
                 "gateways": [{"url": "https://a:7400", "group": 1, "rank": 1, "in_use": false, "up_s": null, "last_error": "x", "next_attempt_at": null},
                     {"url": "https://b:7400", "group": 1, "rank": 2, "in_use": true, "up_s": null, "last_error": null, "next_attempt_at": null}],
                 "certificate_not_after": "2027-01-15T08:00:00Z", "tls_failures": 1, "last_error": null},
-            "networks_held": 2, "in_force": [], "decisions": {"apply": 2}, "method_events": {"started": 7}, "advice": HoldingCounts::default(),
+            "networks_held": 2, "in_force": [], "not_in_force": {"networks": 2, "for_s": 41, "example": "192.0.2.0/24", "why": "x"}, "decisions": {"apply": 2}, "method_events": {"started": 7}, "advice": HoldingCounts::default(),
             "pushes": Pushes::default(), "connections_seen": seen, "comparison": [class], "limitations": [],
             "applications": {"connected": ["video"], "networks": 3, "connections": 1, "refused": 0, "starts": 0, "advised": 0, "reports": 5, "reports_lost": 1, "evicted": 0, "unused": 2}
         }))
@@ -316,6 +318,7 @@ mod tests {
             "spand_agent_connections_announced_total{direction=\"accepted\"} 273",
             "spand_agent_connections_seen_total{direction=\"accepted\"} 0",
             "spand_agent_connections_unseen 1",
+            "spand_agent_nothing_in_force 1",
             "spand_agent_applied_total{event=\"started\"} 7",
             "spand_agent_applications_connected 1",
             "spand_agent_applications_total{event=\"report_lost\"} 1",

@@ -232,10 +232,11 @@ impl Api {
         }
     }
 
-    /// Names networks by the files of a configuration, in place of the names before.
-    pub fn name_networks(&self, config: &config::Names) -> Result<(), Failure> {
-        self.shared.names.replace(Names::load(config)?);
-        Ok(())
+    /// Names networks by the files of a configuration, in place of the names before. Gives a warning for each that cannot be read.
+    pub fn name_networks(&self, config: &config::Names) -> Result<Vec<String>, Failure> {
+        let (names, warnings) = Names::load_readable(config)?;
+        self.shared.names.replace(names);
+        Ok(warnings)
     }
 
     /// What networks are called.

@@ -208,6 +208,7 @@ fn values_that_contradict_each_other_are_refused() {
             "[agents.addresses]\n\"web-1\" = [\"192.0.2.0/24\"]",
             "agents.addresses gives addresses to the hosts of certificates",
         ),
+        ("[log]\nfilter = \"loud\"", "log.filter `loud` is no level"),
         ("[log]\nfilter = \"spand=loud\"", "log.filter `spand=loud`"),
         ("[store]\ndirectory = \"\"", "store.directory is empty"),
     ] {
