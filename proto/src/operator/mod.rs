@@ -1,11 +1,13 @@
 //! What both programs owe the person who runs them: exit codes, one sentence per failure, faults of a configuration that
-//! name file, line and key, the log, and the JSON that both print: moments, advice, and what a `doctor` finds.
+//! name file, line and key, the log, the JSON that both print: moments, advice, and what a `doctor` finds,
+//! and the text formats of metrics.
 //!
 //! Does not: read files, print or end a process. The programs do.
 
 mod advice;
 mod config;
 mod diagnosis;
+mod exposition;
 mod logging;
 mod moment;
 
@@ -16,4 +18,5 @@ pub use diagnosis::{
     judge_configuration, judge_directory, judge_kernel,
 };
 pub use logging::{LINES, Log, LogFormat, WINDOW, lines_left_out};
+pub use exposition::Exposition;
 pub use moment::{rfc3339, rfc3339_ms, rfc3339_ns, rfc3339_unix_s};
