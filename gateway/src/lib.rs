@@ -12,6 +12,7 @@
 
 pub mod api;
 pub mod ask;
+mod buckets;
 pub mod cert;
 pub mod cli;
 pub mod config;

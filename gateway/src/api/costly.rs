@@ -16,8 +16,8 @@ use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
 use tonic::codegen::Bytes;
 
-use super::buckets::key;
 use super::metrics::Written;
+use crate::buckets::key;
 
 /// All of them.
 #[derive(Debug, Default)]

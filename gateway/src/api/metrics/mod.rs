@@ -185,6 +185,8 @@ impl Register {
         self.add("publisher_starts_handed_on", help, measures.starts_handed_on);
         let help = "Starts that other gateways saw and handed to this one";
         self.add("publisher_starts_of_others", help, measures.starts_of_others);
+        let help = "Those of them dropped because one gateway handed over too many for one host";
+        self.add("publisher_starts_of_others_refused", help, measures.starts_of_others_refused);
         let help = "Addresses of other gateways' hosts for which there was no room";
         self.add("publisher_seats_no_room", help, measures.seats_no_room);
         self.add(

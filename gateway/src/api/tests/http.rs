@@ -213,11 +213,12 @@ async fn silent_clients_and_too_many_of_them_are_let_go() {
 }
 
 #[tokio::test]
-async fn a_request_that_names_several_hosts_is_no_request() {
+async fn a_request_that_names_no_host_or_several_is_no_request() {
     let rig = Rig::new(ApiConfig::default()).await;
     for (target, hosts) in [
         ("/healthz", "Host: localhost\r\nHost: evil.example\r\n"),
         ("http://evil.example/healthz", "Host: localhost\r\n"),
+        ("/healthz", ""),
     ] {
         let (status, body) = rig.send(&format!("GET {target} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n")).await;
         assert_eq!(status, 400, "{body}");
