@@ -19,6 +19,7 @@ pub mod config;
 mod descriptors;
 pub mod doctor;
 mod http_client;
+mod listener;
 mod names;
 pub mod network_traffic;
 pub mod opening;

@@ -10,6 +10,7 @@ mod diagnosis;
 mod exposition;
 mod logging;
 mod moment;
+mod printable;
 
 pub use advice::AdviceDocument;
 pub use config::{ConfigError, Renamed, or_default, parse, salvage, text};
@@ -17,6 +18,7 @@ pub use diagnosis::{
     Check, Diagnosis, ENVIRONMENT, FINDINGS, Failure, LEAST_ROOM_BYTES, USAGE, Verdict, judge_broken,
     judge_configuration, judge_directory, judge_kernel,
 };
-pub use logging::{LINES, Log, LogFormat, WINDOW, lines_left_out};
 pub use exposition::Exposition;
+pub use logging::{LINES, Log, LogFormat, WINDOW, lines_left_out};
 pub use moment::{rfc3339, rfc3339_ms, rfc3339_ns, rfc3339_unix_s};
+pub use printable::{printable, printable_json};
