@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use prefix_trie::joint::JointPrefixMap;
 use serde::{Deserialize, Serialize};
 use spand_proto::network::Network;
-use spand_proto::operator::Failure;
+use spand_proto::operator::{Failure, printable};
 
 use crate::config::{Names as Config, PrefixListError, read_prefixes};
 
@@ -150,13 +150,13 @@ fn read_list(path: &Path) -> Result<JointPrefixMap<IpNet, Box<str>>, PrefixListE
     Ok(list)
 }
 
-/// A name as a table for people has it: twenty characters, none of which moves the cursor.
+/// A name as a table for people has it: twenty characters.
 pub(crate) fn in_short(name: &str) -> String {
-    name.replace(char::is_control, "\u{fffd}").chars().take(20).collect()
+    name.chars().take(20).collect()
 }
 
 fn shortened(name: &str) -> String {
-    name.chars().take(MAX_CHARACTERS).collect()
+    printable(name).chars().take(MAX_CHARACTERS).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use serde::Serialize;
-use spand_proto::operator::Failure;
+use spand_proto::operator::{Failure, printable, printable_json};
 
 mod explain;
 pub(crate) mod metrics;
@@ -88,12 +88,13 @@ fn print_json_answers(destination: &Destination, answers: &[impl Serialize]) -> 
 
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::environment)?;
-    print(&text)
+    print(&printable_json(&text))
 }
 
 /// Prints, and takes a reader that had enough (`| head`) for success.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    match writeln!(io::stdout().lock(), "{}", text.trim_end()) {
+    let lines: Vec<_> = text.trim_end().lines().map(printable).collect();
+    match writeln!(io::stdout().lock(), "{}", lines.join("\n")) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Environment(format!("cannot print: {error}")))
         }

@@ -1,6 +1,7 @@
 //! The example is the truth about the options: it must parse, equal the defaults and hold every key.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::num::{NonZeroU32, NonZeroU64};
 
 use spand_proto::growth::Growth;

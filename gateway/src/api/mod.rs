@@ -9,7 +9,6 @@
 mod access;
 mod advice;
 mod benefit;
-mod buckets;
 mod connection;
 mod costly;
 mod experiment;
@@ -51,7 +50,6 @@ use crate::totals::Totals;
 
 use self::access::Expected;
 pub use self::access::{Access, AccessError};
-use self::buckets::Buckets;
 use self::connection::Peer;
 use self::costly::Costly;
 use self::holdings::Holdings;
@@ -66,6 +64,7 @@ pub use self::passwords::{PasswordsError, line as password_line};
 use self::places::{Places, RESERVED};
 use self::refusals::{Reason, Refusals};
 use self::reports::Reports;
+use crate::buckets::Buckets;
 
 /// Settings of the API. Each limit says what happens when it is reached.
 #[derive(Clone, Debug, Eq, PartialEq)]

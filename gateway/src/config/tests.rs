@@ -1,6 +1,7 @@
 //! The example is the truth about the options: it must parse, equal the defaults and hold every key.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::Write;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
