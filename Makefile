@@ -4,8 +4,8 @@
 # What the programs link and what the lab runs.
 BUILD_PACKAGES := clang gcc libc6-dev libelf-dev libpcap-dev linux-libc-dev make pkg-config zlib1g-dev
 LAB_PACKAGES   := iproute2 protobuf-compiler python3-grpcio
-# promtool, for the alerts.
-ALERT_PACKAGES := prometheus
+# promtool, for alerts and metrics, and what reads the agent's from files.
+ALERT_PACKAGES := prometheus prometheus-node-exporter
 # What packs a release and judges the packages, and what builds it for arm64.
 RELEASE_PACKAGES := debhelper dpkg-dev fakeroot libcap2-bin lintian mmdebstrap patchelf rpm umoci
 ARM64_PACKAGES   := gcc-aarch64-linux-gnu libc6-dev-arm64-cross libelf-dev:arm64 libpcap-dev:arm64 zlib1g-dev:arm64
@@ -82,7 +82,7 @@ test: test-programs ## All tests; those that need root or the corpus say so wher
 
 # The whole workspace, as in `test`: with the same features nothing is compiled once more.
 .PHONY: packaging-test
-packaging-test: packages ## Alerts, dashboard and manifests, with Debian's promtool
+packaging-test: packages ## Alerts, metrics, dashboard and manifests, with Debian's promtool and node exporter
 	@./scripts/packages $(ALERT_PACKAGES)
 	SPAND_PROMTOOL=required $(CARGO) test --workspace --test packaging
 

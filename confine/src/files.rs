@@ -1,6 +1,7 @@
-//! Files, TCP ports and signals, by Landlock (landlock(7)).
+//! Files, TCP ports and signals, by Landlock (landlock(7)), and files that are read whole.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -83,6 +84,31 @@ fn allow(
     rules.add_rule(PathBeneath::new(opened, access))
 }
 
+/// Largest file that is read whole, in bytes: a configuration, a secret, a list of passwords.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// The bytes of a file, as [`fs::read`], but of no more than 16 MiB: a device has no end.
+///
+/// # Errors
+/// It cannot be read, or is larger.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(io::Error::new(ErrorKind::FileTooLarge, "it has more than 16 MiB, the most that is read"));
+    }
+    Ok(bytes)
+}
+
+/// The same as text.
+///
+/// # Errors
+/// It cannot be read, is larger, or is no UTF-8.
+pub fn read_to_string(path: &Path) -> io::Result<String> {
+    let not_text = |_| io::Error::new(ErrorKind::InvalidData, "it is no text in UTF-8");
+    String::from_utf8(read(path)?).map_err(not_text)
+}
+
 // Who else may read or write a file that holds a secret.
 
 /// A sentence about a file of a secret that others than its owner have rights to, as `ssh` looks at its keys; `None` where they have none,
@@ -105,6 +131,18 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let error = read_to_string(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!((error.kind(), error.to_string().contains("16 MiB")), (ErrorKind::FileTooLarge, true));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gateway.toml");
+        fs::write(&path, "a = 1\n").unwrap();
+        assert_eq!(read_to_string(&path).unwrap(), "a = 1\n");
+        fs::write(&path, b"\xff").unwrap();
+        assert_eq!(read_to_string(&path).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
 
     #[test]
     fn a_secret_is_its_owners_and_roots_may_be_a_group_s_to_read() {

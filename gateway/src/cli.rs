@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use spand_capture::check_filter;
 use spand_proto::operator::{Failure, USAGE, or_default};
 
 use crate::api::{Access, password_line};
 use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory, renamed_warnings};
+use crate::names::Names;
 use crate::{ask, cert, doctor, password, replay, reset_experiment};
 
 /// The performance gateway: watches mirrored traffic and advises hosts how to start TCP connections.
@@ -144,7 +146,9 @@ fn check(path: &Path) -> Result<(), Failure> {
     let config = runnable(path)?;
     let engine = config.engine(EngineOptions::default())?;
     Access::open(&config)?;
-    let warnings = renamed_warnings(path).into_iter().chain(config.traffic.wide_tunnels());
+    check_filter(&config.capture.filter).map_err(|error| Failure::Usage(format!("capture.filter: {error}")))?;
+    let (_, nameless) = Names::load_readable(&config.names)?;
+    let warnings = renamed_warnings(path).into_iter().chain(config.traffic.wide_tunnels()).chain(nameless);
     for warning in warnings.chain(config.exposed_secrets()) {
         eprintln!("warning: {warning}");
     }

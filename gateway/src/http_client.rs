@@ -4,7 +4,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -17,10 +17,13 @@ use rustls::{
 use spand_proto::operator::Failure;
 
 use crate::config::Config;
+use crate::listener::stranger;
 use crate::tls::Files;
 
-/// Longest wait for a connection, and for an answer.
+/// Longest wait for a connection.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Longest time from the question to the end of its answer, however slowly that comes.
+const WHOLE: Duration = Duration::from_secs(5);
 /// Largest answer that is read, in bytes.
 const MOST_BYTES: u64 = 8 << 20;
 
@@ -29,6 +32,8 @@ const MOST_BYTES: u64 = 8 << 20;
 pub(crate) struct HttpClient {
     tls: Option<Arc<ClientConfig>>,
     authorization: Option<String>,
+    /// A password goes to nobody but a listener that may be the gateway.
+    suspicious: bool,
 }
 
 impl HttpClient {
@@ -52,7 +57,22 @@ impl HttpClient {
             let pair = BASE64_STANDARD.encode(format!("{name}:{password}"));
             format!("Authorization: Basic {pair}\r\n")
         });
-        Self { tls: tls.map(Arc::new), authorization }
+        Self { tls: tls.map(Arc::new), authorization, suspicious: false }
+    }
+
+    /// Where nobody named the address of this machine that is asked: a process that binds its port first would get the password.
+    pub(crate) const fn suspicious(mut self) -> Self {
+        self.suspicious = true;
+        self
+    }
+
+    fn admit(&self, port: u16) -> Result<(), String> {
+        match (self.suspicious && self.has_password()).then(|| stranger(port)).flatten() {
+            Some(user) => {
+                Err(format!("user {user} listens there and is not the gateway's, so the password was not sent"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Whether the person proves themselves.
@@ -62,18 +82,25 @@ impl HttpClient {
 
     /// Requests `path` and returns status and body. `host` is an address or a name. Returns `None` where nobody listens.
     pub(crate) fn get(&self, host: &str, port: u16, path: &str) -> Result<Option<(u16, String)>, String> {
+        self.admit(port)?;
         let mut addresses = (host, port).to_socket_addrs().map_err(|error| error.to_string())?;
         let stream = addresses.find_map(|address| TcpStream::connect_timeout(&address, PATIENCE).ok());
         let Some(stream) = stream else { return Ok(None) };
-        let answer = self.ask(stream, host, port, path).map_err(|error| error.to_string())?;
+        // Once more: another listener may have come in between.
+        self.admit(port)?;
+        let stream = Timed { stream, end: Instant::now() + WHOLE };
+        let answer = self.ask(stream, host, port, path).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                format!("its answer is not whole after {} s", WHOLE.as_secs())
+            }
+            _ => error.to_string(),
+        })?;
         let (status, body) = parts(&answer).ok_or("it is not an HTTP server")?;
         let status = status.parse().map_err(|_| "it is not an HTTP server")?;
         Ok(Some((status, body.to_owned())))
     }
 
-    fn ask(&self, stream: TcpStream, host: &str, port: u16, path: &str) -> io::Result<String> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+    fn ask(&self, stream: Timed, host: &str, port: u16, path: &str) -> io::Result<String> {
         let proof = self.authorization.as_deref().unwrap_or_default();
         let written = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         let question = format!("GET {path} HTTP/1.1\r\nHost: {written}\r\n{proof}Connection: close\r\n\r\n");
@@ -85,6 +112,37 @@ impl HttpClient {
                 talk(StreamOwned::new(connection, stream), &question)
             }
         }
+    }
+}
+
+/// A connection that ends at a moment: a timeout of the socket alone begins again with each byte.
+struct Timed {
+    stream: TcpStream,
+    end: Instant,
+}
+
+impl Timed {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
     }
 }
 

@@ -12,12 +12,14 @@
 
 pub mod api;
 pub mod ask;
+mod buckets;
 pub mod cert;
 pub mod cli;
 pub mod config;
 mod descriptors;
 pub mod doctor;
 mod http_client;
+mod listener;
 mod names;
 pub mod network_traffic;
 pub mod opening;

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use prefix_trie::joint::JointPrefixMap;
 use serde::{Deserialize, Serialize};
 use spand_proto::network::Network;
-use spand_proto::operator::Failure;
+use spand_proto::operator::{Failure, printable};
 
 use crate::config::{Names as Config, PrefixListError, read_prefixes};
 
@@ -82,6 +82,22 @@ impl Names {
         Ok(Self { list, systems: config.asn_database.as_ref().map(open).transpose()? })
     }
 
+    /// The same for a gateway that starts: names decide nothing, so of a file that cannot be read there are none, and a warning.
+    pub(crate) fn load_readable(config: &Config) -> Result<(Self, Vec<String>), Failure> {
+        let (mut names, mut warnings) = (Self::default(), Vec::new());
+        for one in [Config { asn_database: None, ..config.clone() }, Config { list: None, ..config.clone() }] {
+            match Self::load(&one) {
+                Ok(loaded) if one.asn_database.is_none() => names.list = loaded.list,
+                Ok(loaded) => names.systems = loaded.systems,
+                Err(Failure::Environment(why)) => {
+                    warnings.push(format!("{why}; until then networks have no names by it"))
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok((names, warnings))
+    }
+
     /// What a configuration's names are counted with: a database as its file, a list as a dozen times its file.
     pub(crate) fn most_bytes(config: &Config) -> usize {
         let bytes = |path: &Option<PathBuf>| {
@@ -134,13 +150,13 @@ fn read_list(path: &Path) -> Result<JointPrefixMap<IpNet, Box<str>>, PrefixListE
     Ok(list)
 }
 
-/// A name as a table for people has it: twenty characters, none of which moves the cursor.
+/// A name as a table for people has it: twenty characters.
 pub(crate) fn in_short(name: &str) -> String {
-    name.replace(char::is_control, "\u{fffd}").chars().take(20).collect()
+    name.chars().take(20).collect()
 }
 
 fn shortened(name: &str) -> String {
-    name.chars().take(MAX_CHARACTERS).collect()
+    printable(name).chars().take(MAX_CHARACTERS).collect()
 }
 
 #[cfg(test)]
@@ -189,6 +205,26 @@ pub(crate) mod tests {
         for text in ["as645", "as64", "64500", "two"] {
             assert!(!named.matches(text), "{text}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_missing_takes_only_its_own_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("names");
+        fs::write(&path, "192.0.2.0/24 one\n").unwrap();
+        let missing = folder.path().join("gone.mmdb");
+        let both = Config { list: Some(path.clone()), asn_database: Some(missing.clone()) };
+        let (names, warnings) = Names::load_readable(&both).unwrap();
+        assert_eq!(names.of("192.0.2.0/24".parse().unwrap()).name.as_deref(), Some("one"));
+        assert!(
+            matches!(&warnings[..], [one] if one.contains("gone.mmdb") && one.contains("names.asn_database")),
+            "{warnings:?}"
+        );
+        let both = Config { list: Some(missing), asn_database: Some(DATABASE.into()) };
+        let (names, warnings) = Names::load_readable(&both).unwrap();
+        assert!(names.systems.is_some() && warnings.len() == 1, "{warnings:?}");
+        // A file that is none is a fault of the configuration.
+        assert!(Names::load_readable(&Config { list: None, asn_database: Some(path) }).is_err());
     }
 
     #[test]

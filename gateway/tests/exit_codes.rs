@@ -114,6 +114,22 @@ fn a_wrong_prefix_list_ends_with_64_and_a_missing_one_with_1() {
 }
 
 #[test]
+fn check_config_refuses_a_filter_that_no_interface_takes_and_warns_of_names_that_are_missing() {
+    let folder = Folder::new();
+    let config = folder.file("gateway.toml", "[capture]\ninterfaces = [\"lo\"]\nfilter = \"tpc port 443\"\n");
+    failed(&gateway(&["check-config"], &config), 64, &["capture.filter", "`tpc port 443`", "pcap-filter(7)"]);
+    let config =
+        folder.file("gateway.toml", "[capture]\ninterfaces = [\"lo\"]\n[names]\nasn_database = \"gone.mmdb\"\n");
+    let output = gateway(&["check-config"], &config);
+    let warning = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{warning}");
+    assert!(
+        warning.contains("warning: ") && warning.contains("gone.mmdb") && warning.contains("no names"),
+        "{warning}"
+    );
+}
+
+#[test]
 fn a_wrong_call_ends_with_64() {
     for arguments in [
         &["fly"][..],

@@ -2,13 +2,21 @@
 //! manifests give the capabilities of the units, no more and no fewer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+use clap::Parser;
 use serde::Deserialize;
 use serde_json::Value;
+use spand_agent::control::Reply;
+use spand_tests::dashboard::stage::Stage;
+use spand_tests::patience::PATIENCE;
 
 /// Labels that Prometheus and its configuration add.
 const ADDED_LABELS: [&str; 3] = ["instance", "job", "le"];
@@ -150,6 +158,96 @@ fn a_query_for_what_is_not_there_is_found() {
     assert_eq!(fault("spand_ready{part=\"capture\",instance=\"a\"} == 0", &metrics), None);
 }
 
+/// A program that is not installed: its test checks nothing, and must not where it is required.
+fn skipped(program: &str, package: &str) {
+    // Past the test runner, which keeps output back.
+    let skipped = format!("\nSKIPPED: no {program} (Debian's {package}); 1 test checked nothing\n");
+    std::io::stderr().write_all(skipped.as_bytes()).expect("standard error");
+    assert!(std::env::var_os("SPAND_PROMTOOL").is_none(), "skipped although SPAND_PROMTOOL is set");
+}
+
+/// An answer's body. No answer is an error: the server may still be starting.
+fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).ok_or_else(|| ErrorKind::InvalidData.into())
+}
+
+/// The metrics of a gateway, by HTTP, and of an agent, by `spand-agent metrics --output`, as files of `folder`.
+fn expose(folder: &Path) -> [PathBuf; 2] {
+    let [gateway, agent] = ["gateway.prom", "agent.prom"].map(|name| folder.join(name));
+    let stage = Stage::start(&[], 30, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    fs::write(&gateway, get(stage.address(), "/metrics").unwrap()).unwrap();
+
+    let status = serde_json::from_str(include_str!("../fixtures/agent-status.json")).unwrap();
+    let reply = serde_json::to_string(&Reply::Status(Box::new(status))).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let socket = elsewhere.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let answering = std::thread::spawn(move || {
+        let mut asking = BufReader::new(listener.accept()?.0);
+        asking.read_line(&mut String::new())?;
+        writeln!(asking.get_mut(), "{reply}")
+    });
+    let line = [OsStr::new("spand-agent"), "metrics".as_ref(), "--output".as_ref(), agent.as_ref()];
+    let line = line.into_iter().chain(["--socket".as_ref(), socket.as_os_str()]);
+    spand_agent::cli::run(spand_agent::cli::Cli::try_parse_from(line).unwrap()).unwrap();
+    answering.join().unwrap().unwrap();
+    [gateway, agent]
+}
+
+#[test]
+fn promtool_finds_the_metrics_of_both_programs_sound() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in expose(folder.path()) {
+        let metrics = fs::File::open(&file).unwrap();
+        let Ok(output) = Command::new("promtool").args(["check", "metrics"]).stdin(metrics).output() else {
+            return skipped("promtool", "prometheus");
+        };
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && printed.is_empty(), "{}: {printed}", file.display());
+    }
+}
+
+#[test]
+fn the_node_exporter_takes_the_metrics_of_both_programs_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    expose(folder.path());
+    // Free until a moment ago.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let child = Command::new("prometheus-node-exporter")
+        .args(["--collector.disable-defaults", "--collector.textfile"])
+        .arg(format!("--collector.textfile.directory={}", folder.path().display()))
+        .arg(format!("--web.listen-address={address}"))
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = child else {
+        return skipped("node exporter", "prometheus-node-exporter");
+    };
+    let start = Instant::now();
+    let mut answer = get(address, "/metrics");
+    while answer.is_err() && start.elapsed() < PATIENCE && child.try_wait().is_ok_and(|ended| ended.is_none()) {
+        std::thread::sleep(Duration::from_millis(50));
+        answer = get(address, "/metrics");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let answer = answer.unwrap();
+    let values: Vec<&str> =
+        answer.lines().filter(|line| line.contains("_scrape_error") && !line.starts_with('#')).collect();
+    assert_eq!(values, ["node_textfile_scrape_error 0"]);
+    for name in [
+        "spand_build_info{",
+        "spand_api_request_seconds_bucket{",
+        "spand_agent_build_info{",
+        "spand_agent_applied_total{",
+    ] {
+        assert!(answer.lines().any(|line| line.starts_with(name)), "no {name}");
+    }
+}
+
 #[test]
 fn promtool_finds_the_alerts_sound_and_they_fire() {
     let folder = packaging("prometheus");
@@ -159,11 +257,7 @@ fn promtool_finds_the_alerts_sound_and_they_fire() {
         &["test", "rules", "spand.rules.test.yml"],
     ] {
         let Ok(output) = Command::new("promtool").args(arguments).current_dir(&folder).output() else {
-            // Past the test runner, which keeps output back.
-            let skipped = b"\nSKIPPED: no promtool (Debian's prometheus); 1 test checked nothing\n";
-            std::io::stderr().write_all(skipped).expect("standard error");
-            assert!(std::env::var_os("SPAND_PROMTOOL").is_none(), "skipped although SPAND_PROMTOOL is set");
-            return;
+            return skipped("promtool", "prometheus");
         };
         let printed = [output.stdout, output.stderr].concat();
         assert!(output.status.success(), "promtool {arguments:?}: {}", String::from_utf8_lossy(&printed));

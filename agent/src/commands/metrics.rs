@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use spand_proto::comparison::{ARMS, ArmSummary, CLASS_NAMES};
-use spand_proto::operator::Failure;
+use spand_proto::operator::{Exposition, Failure};
 use spand_proto::report::Arm;
 use strum::VariantArray as _;
 
@@ -31,7 +31,7 @@ pub(crate) fn metrics(socket: &Path, output: Option<&Path>) -> Result<(), Failur
             return Err(Failure::Environment("the agent answered another question".to_owned()));
         }
     };
-    let text = exposition(&status).map_err(Failure::environment)?;
+    let text = exposition(&status, Exposition::Text).map_err(Failure::environment)?;
     output.map_or_else(|| print(&text), |file| replace(file, &text))
 }
 
@@ -47,8 +47,8 @@ fn replace(file: &Path, text: &str) -> Result<(), Failure> {
     })
 }
 
-/// The numbers of a status in the text format of Prometheus.
-pub(crate) fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
+/// The numbers of a status.
+pub(crate) fn exposition(status: &Status, format: Exposition) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::with_prefix("spand_agent");
     let about = vec![
         ("version", status.version.clone()),
@@ -103,6 +103,8 @@ pub(crate) fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     counter(&mut registry, "tls_reload_failures", help, gateway.tls_failures);
     gauge(&mut registry, "networks_held", "Networks whose advice is held", status.networks_held as u64);
     gauge(&mut registry, "networks_in_force", "Networks whose advice is in force", status.in_force.len() as u64);
+    let help = "1 while advice should be in force and has been for no network for longer than two renewals";
+    gauge(&mut registry, "nothing_in_force", help, u64::from(status.not_in_force.is_some()));
     let named = |counts: &std::collections::BTreeMap<String, u64>, label: &'static str| {
         counts.iter().map(|(name, count)| (vec![(label, name.clone())], *count)).collect()
     };
@@ -136,9 +138,9 @@ pub(crate) fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     seen(&mut registry, status);
     applications(&mut registry, status);
     compared(&mut registry, status);
-    let mut text = String::new();
-    encode(&mut text, &registry)?;
-    Ok(text)
+    let mut open_metrics = String::new();
+    encode(&mut open_metrics, &registry)?;
+    Ok(format.of(&open_metrics))
 }
 
 /// A moment in RFC 3339 in seconds since 1970-01-01 00:00 UTC.
@@ -235,13 +237,9 @@ fn counters(registry: &mut Registry, name: &str, help: &str, values: Vec<(Labels
 
 #[cfg(test)]
 mod tests {
-    use spand_proto::comparison::{ClassSummary, DifferenceSummary};
-
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::control::Pushes;
-    use crate::subscriber::HoldingCounts;
 
     /// Every number has the labels that stand in its row of the page, and no others.
     fn labels_are_documented(text: &str, page: &str) {
@@ -264,41 +262,9 @@ mod tests {
 
     #[test]
     fn numbers_are_exposed_once_with_their_units_and_a_file_is_replaced_whole() {
-        let arm = |transfers, mean| ArmSummary {
-            transfers,
-            started_on_advice: 2,
-            refused: 1,
-            completion_mean_ms: mean,
-            completion_median_ms: mean,
-            retransmitted_mean_segments: mean,
-            end_window_mean_segments: mean,
-        };
-        let difference =
-            DifferenceSummary { completion_ms: None, retransmitted_segments: None, end_window_segments: None };
-        let class = ClassSummary {
-            size: "10kB".to_owned(),
-            up_to_bytes: Some(12_000),
-            advised: arm(3, Some(250.0)),
-            control: arm(0, None),
-            not_compared: 3,
-            difference,
-        };
-        let direction = |unseen, announced_total| serde_json::json!({ "unseen": unseen, "announced": 30, "seen": 0, "announced_total": announced_total, "seen_total": 0 });
-        let seen = serde_json::json!({ "state": "unseen", "unseen_since": "2027-01-15T08:00:00Z", "span_s": 120,
-            "accepted": direction(true, 273), "opened": direction(false, 0) });
-        let status: Status = serde_json::from_value(serde_json::json!({
-            "version": "0.1.0", "pid": 1, "uptime_s": 9, "paused": true, "paused_until": "2027-01-15T08:00:00Z", "transfers_paused": 4, "reloads": {"succeeded": 2, "failed": 1, "last": {"at": "2027-01-15T08:00:00Z", "error": "x", "took_effect": [], "needs_restart": []}}, "mode": "careful", "method": "bpf", "host_name": "a", "addresses": [], "sandbox": {"files": true},
-            "lacking": [{"part": "bbr", "reason": "x"}],
-            "gateway": {"url": "", "connected": true, "since_s": 1, "connections": 1, "gaps": 0, "unreadable": 0, "gateway_changes": 2,
-                "gateways": [{"url": "https://a:7400", "group": 1, "rank": 1, "in_use": false, "up_s": null, "last_error": "x", "next_attempt_at": null},
-                    {"url": "https://b:7400", "group": 1, "rank": 2, "in_use": true, "up_s": null, "last_error": null, "next_attempt_at": null}],
-                "certificate_not_after": "2027-01-15T08:00:00Z", "tls_failures": 1, "last_error": null},
-            "networks_held": 2, "in_force": [], "decisions": {"apply": 2}, "method_events": {"started": 7}, "advice": HoldingCounts::default(),
-            "pushes": Pushes::default(), "connections_seen": seen, "comparison": [class], "limitations": [],
-            "applications": {"connected": ["video"], "networks": 3, "connections": 1, "refused": 0, "starts": 0, "advised": 0, "reports": 5, "reports_lost": 1, "evicted": 0, "unused": 2}
-        }))
-        .unwrap();
-        let text = exposition(&status).unwrap();
+        let status = include_str!("../../../tests/fixtures/agent-status.json");
+        let status: Status = serde_json::from_str(status).unwrap();
+        let text = exposition(&status, Exposition::Text).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         for wanted in [
             "spand_agent_gateway_connected 1",
@@ -316,6 +282,7 @@ mod tests {
             "spand_agent_connections_announced_total{direction=\"accepted\"} 273",
             "spand_agent_connections_seen_total{direction=\"accepted\"} 0",
             "spand_agent_connections_unseen 1",
+            "spand_agent_nothing_in_force 1",
             "spand_agent_applied_total{event=\"started\"} 7",
             "spand_agent_applications_connected 1",
             "spand_agent_applications_total{event=\"report_lost\"} 1",
@@ -325,20 +292,12 @@ mod tests {
             assert_eq!(lines.iter().filter(|line| **line == wanted).count(), 1, "{wanted} in\n{text}");
         }
         assert!(!text.contains("completion_mean_seconds{arm=\"control\""), "nothing was measured there");
-        assert!(text.ends_with("# EOF\n"));
 
         let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md")).unwrap();
-        let exposed =
-            lines.iter().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).map(|(name, kind)| {
-                let suffix = if kind == "counter" {
-                    "_total"
-                } else if kind == "info" {
-                    "_info"
-                } else {
-                    ""
-                };
-                format!("| `{name}{suffix}` | {kind} |")
-            });
+        let exposed = lines
+            .iter()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+            .map(|(name, kind)| format!("| `{name}` | {kind} |"));
         labels_are_documented(&text, &page);
         let listed = page.lines().filter(|line| line.starts_with("| `spand_agent_"));
         let listed = listed.map(|line| line.split('|').take(3).collect::<Vec<_>>().join("|") + "|");

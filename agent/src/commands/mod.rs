@@ -6,8 +6,9 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::Path;
 
+use nix::errno::Errno;
 use serde::Serialize;
-use spand_proto::operator::Failure;
+use spand_proto::operator::{Failure, printable, printable_json};
 
 mod explain;
 pub(crate) mod metrics;
@@ -25,21 +26,42 @@ pub(crate) use query::query;
 pub(crate) use status::status;
 pub(crate) use undo::undo;
 
-use crate::config::Config;
+use crate::apply::bpf;
+use crate::config::{ApplyMethod, Config};
 use crate::destination::Destination;
+use crate::doctor;
 use crate::subscriber::Dialer;
 
 pub(crate) fn check_config(path: &Path) -> Result<(), Failure> {
     let config = Config::load(path)?;
     Dialer::new(&config)?;
+    if config.apply == ApplyMethod::Bpf {
+        bpf::is_cgroup2(&config.bpf.cgroup)?;
+    }
     let exposed = config.tls.key.as_deref().and_then(spand_confine::exposed);
-    for warning in config.renamed.iter().map(ToString::to_string).chain(exposed) {
+    let closed = config.applications.socket.as_deref().and_then(no_folder_for);
+    for warning in config.renamed.iter().map(ToString::to_string).chain(exposed).chain(closed) {
         // Standard output is the configuration.
         writeln!(io::stderr().lock(), "warning: {warning}").map_err(Failure::environment)?;
     }
     let text = toml::to_string(&config)
         .map_err(|error| Failure::Environment(format!("cannot print the configuration: {error}")))?;
     print(&format!("# {} is valid. In force:\n{text}", path.display()))
+}
+
+/// Why no socket can be made there, with the way out.
+fn no_folder_for(socket: &Path) -> Option<String> {
+    let folder = socket.parent()?;
+    // The agent makes it only where it starts as root.
+    let fault = if folder.is_dir() { doctor::may_write(folder).err() } else { Some(Errno::ENOENT) };
+    fault.map(|error| {
+        format!(
+            "applications.socket: no socket can be made in {} ({}): name a folder that the agent's user may write to, such as \
+             /run/spand-agent, which the packaged service makes",
+            folder.display(),
+            error.desc()
+        )
+    })
 }
 
 /// The addresses that a question is about.
@@ -66,12 +88,13 @@ fn print_json_answers(destination: &Destination, answers: &[impl Serialize]) -> 
 
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::environment)?;
-    print(&text)
+    print(&printable_json(&text))
 }
 
 /// Prints, and takes a reader that had enough (`| head`) for success.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    match writeln!(io::stdout().lock(), "{}", text.trim_end()) {
+    let lines: Vec<_> = text.trim_end().lines().map(printable).collect();
+    match writeln!(io::stdout().lock(), "{}", lines.join("\n")) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Environment(format!("cannot print: {error}")))
         }

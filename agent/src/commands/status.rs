@@ -20,8 +20,14 @@ const LISTED: usize = 20;
 
 pub(crate) fn status(socket: &Path, format: Format) -> Result<(), Failure> {
     match ask(socket, &Request::Status)? {
-        Reply::Status(status) if format.json => print_json(&status),
-        Reply::Status(status) => print(&for_people(&status, no_advice(socket, &status))),
+        Reply::Status(status) => {
+            if format.json {
+                print_json(&status)?;
+            } else {
+                print(&for_people(&status, no_advice(socket, &status)))?;
+            }
+            status.not_in_force.map_or(Ok(()), |lasting| Err(Failure::Environment(lasting.sentence())))
+        }
         Reply::Error(error) => Err(Failure::Environment(error)),
         Reply::Explained(_) | Reply::Pause(_) => {
             Err(Failure::Environment("the agent answered another question".to_owned()))
@@ -99,6 +105,7 @@ fn for_people(status: &Status, no_advice: Option<String>) -> String {
         lines.extend(status.causes_unseen().iter().map(|cause| format!("  may be: {cause}")));
     }
     lines.extend(status.applications.as_ref().map(applications));
+    lines.extend(status.applications_error.as_ref().map(|error| format!("applications are given no advice: {error}")));
     lines.extend(compared(&status.comparison));
     if status.transfers_paused > 0 {
         lines.push(format!("  left out because advice was paused: {}", status.transfers_paused));

@@ -29,6 +29,9 @@ impl Config {
         {
             return Err(format!("addresses: {address} is not an address that others reach this host by"));
         }
+        if self.state_dir.as_os_str().is_empty() {
+            return Err("state_dir is empty: name a folder, or leave it out for /var/lib/spand/agent".to_owned());
+        }
         self.log.check()?;
         let (low, high) = (self.policy.rtt_ratio_min, self.policy.rtt_ratio_max);
         if !(low > 0.0 && low <= 1.0 && high >= 1.0 && high.is_finite()) {

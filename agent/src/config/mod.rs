@@ -13,7 +13,6 @@ mod reload;
 mod sections;
 mod start;
 
-use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -125,7 +124,7 @@ impl Config {
 
     /// Reads and checks `path`; relative paths inside become relative to its folder.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = operator::text(fs::read(path), path)?;
+        let text = operator::text(spand_confine::read(path), path)?;
         let mut config = Self::parse(&text, path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         config.state_dir = folder.join(&config.state_dir);

@@ -1,7 +1,6 @@
 //! Where a command finds the running agent and its records, also while the configuration is at fault: that is when advice may have
 //! to be turned off.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use spand_proto::operator::{ConfigError, or_default, salvage};
@@ -83,7 +82,7 @@ impl Config {
     /// whether the file is TOML, so that a directory that is not named is the default one.
     pub(crate) fn salvaged(path: &Path) -> (Self, bool) {
         let mut config = Self::default();
-        let Ok(text) = fs::read_to_string(path) else { return (config, false) };
+        let Ok(text) = spand_confine::read_to_string(path) else { return (config, false) };
         let (state_dir, is_toml) = salvage::<PathBuf>(&text, &["state_dir"]);
         if let Some(state_dir) = state_dir.filter(|state_dir| !state_dir.as_os_str().is_empty()) {
             config.state_dir = path.parent().unwrap_or(Path::new("")).join(state_dir);
@@ -99,7 +98,7 @@ mod tests {
     fn place(text: &str, socket: Option<&str>) -> (Place, Option<String>, String) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("agent.toml");
-        fs::write(&file, text).unwrap();
+        std::fs::write(&file, text).unwrap();
         let (place, warning) = Place::find(&file, socket.map(Path::new));
         (place, warning, folder.path().display().to_string())
     }

@@ -1,6 +1,7 @@
 //! The example is the truth about the options: it must parse, equal the defaults and hold every key.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::num::{NonZeroU32, NonZeroU64};
 
 use spand_proto::growth::Growth;
@@ -235,6 +236,8 @@ fn values_that_do_not_go_together_are_named() {
         ("[policy]\nrtt_ratio_max = inf", "must hold 1 between them"),
         ("[route]\nbatch_ms = 9223372036854775807", "route.batch_ms is longer than a day"),
         ("[policy]\nlifetime_s = 86401", "policy.lifetime_s is longer than a day"),
+        ("[log]\nfilter = \"loud\"", "log.filter `loud` is no level: write error, warn, info"),
+        ("state_dir = \"\"", "state_dir is empty: name a folder"),
         ("[log]\nfilter = \"spand=loud\"", "log.filter `spand=loud` is no log filter"),
         ("[route]\nburst_cap_segments = 70000", "route.burst_cap_segments is 70000: give 1 to 65535"),
         ("addresses = [\"127.0.0.1\"]", "addresses: 127.0.0.1 is not an address that others reach this host by"),

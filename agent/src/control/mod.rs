@@ -143,6 +143,9 @@ pub struct Status {
     pub networks_held: usize,
     /// What is in force now.
     pub in_force: Vec<InForce>,
+    /// What should be in force where nothing has been for longer than two renewals; else absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_in_force: Option<NotInForce>,
     /// The rules of slow start in force, the default first; absent where the kernel's own holds for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub growth: Vec<GrowthInForce>,
@@ -160,6 +163,9 @@ pub struct Status {
     /// Applications that ask for advice; absent where there is no socket for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applications: Option<ApplicationsStatus>,
+    /// Why there is no socket for them although one is configured; else absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applications_error: Option<String>,
     /// What became of connections, by size and by arm; all zero where the method cannot see them.
     pub comparison: Vec<ClassSummary>,
     /// Connections that met a pause, and are in neither arm.
@@ -167,6 +173,30 @@ pub struct Status {
     pub transfers_paused: u64,
     /// What this method cannot do.
     pub limitations: Vec<Limitation>,
+}
+
+/// Advice that nothing is in force of.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct NotInForce {
+    /// Networks for which a start is decided.
+    pub networks: usize,
+    /// For how long none has been in force, in seconds.
+    pub for_s: u64,
+    /// One of the networks.
+    pub example: Network,
+    /// Why its start is not in force, for people.
+    pub why: String,
+}
+
+impl NotInForce {
+    /// One sentence.
+    pub(crate) fn sentence(&self) -> String {
+        let Self { networks, for_s, example, why } = self;
+        let plural = if *networks == 1 { "" } else { "s" };
+        format!(
+            "advice for {networks} network{plural} should be in force, and has been for none of them for {for_s} s; {example}: {why}"
+        )
+    }
 }
 
 /// Times the configuration was read again.

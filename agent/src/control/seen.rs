@@ -92,7 +92,9 @@ impl Status {
         };
         let met = |event: &str| self.method_events.get(event).copied().unwrap_or(0);
         if met("cgroup_gone") > 0 {
-            return vec!["the cgroup of the programs was removed: start the agent again"];
+            return vec![
+                "the cgroup of the programs was removed: make it again, or name another one in bpf.cgroup and start the agent again",
+            ];
         }
         let mut causes = Vec::new();
         if met("mptcp") > 0 {
@@ -148,6 +150,6 @@ mod tests {
         assert!(first(false, &[]).contains("another cgroup"), "what it opens has no listening socket");
         assert!(first(true, &[("mptcp", 12)]).contains("MPTCP"));
         assert!(first(true, &[("other_namespace", 9)]).contains("another network namespace"));
-        assert!(first(true, &[("cgroup_gone", 1)]).contains("start the agent again"));
+        assert!(first(true, &[("cgroup_gone", 1)]).contains("make it again"));
     }
 }

@@ -188,14 +188,22 @@ pub(super) fn window_scaling() -> Check {
 
 pub(super) fn state(config: &Config) -> Check {
     let directory = &config.state_dir;
-    // What is not there yet is made inside the nearest directory that is.
-    let there = directory.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
-    let may = faccessat(AT_FDCWD, there, AccessFlags::W_OK | AccessFlags::X_OK, AtFlags::AT_EACCESS);
+    let room = statvfs(nearest(directory)).ok().map(|stat| stat.blocks_available() * stat.fragment_size());
+    let may = may_write(directory).map_err(|error| error.to_string());
+    judge_directory("state_dir", "state_dir", directory, may, room)
+}
+
+/// Whether this process may make files in a directory. What is not there yet is made inside the nearest one that is.
+pub(crate) fn may_write(directory: &Path) -> Result<(), Errno> {
     // A file in the directory's place, or in that of one above it.
-    let file = directory.ancestors().any(|path| path.exists() && !path.is_dir());
-    let may = if file { Err(Errno::ENOTDIR) } else { may };
-    let room = statvfs(there).ok().map(|stat| stat.blocks_available() * stat.fragment_size());
-    judge_directory("state_dir", "state_dir", directory, may.map_err(|error| error.to_string()), room)
+    if directory.ancestors().any(|path| path.exists() && !path.is_dir()) {
+        return Err(Errno::ENOTDIR);
+    }
+    faccessat(AT_FDCWD, nearest(directory), AccessFlags::W_OK | AccessFlags::X_OK, AtFlags::AT_EACCESS)
+}
+
+fn nearest(directory: &Path) -> &Path {
+    directory.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"))
 }
 
 pub(super) async fn addresses(config: &Config) -> Check {
@@ -224,7 +232,17 @@ pub(super) async fn addresses(config: &Config) -> Check {
     }
 }
 
-// Whether the connections of announced starts are seen. Pure.
+// Whether what is held is in force, and whether the connections of announced starts are seen. Pure.
+
+pub(super) fn in_force(status: &Status) -> Check {
+    const NAME: &str = "in_force";
+    match &status.not_in_force {
+        Some(lasting) => {
+            Check::fail(NAME, lasting.sentence(), "do what the reason names; the log has the moment it began")
+        }
+        None => Check::ok(NAME, format!("{} of {} networks held", status.in_force.len(), status.networks_held)),
+    }
+}
 
 pub(super) fn look(status: &Status) -> Check {
     const NAME: &str = "connections_seen";
@@ -302,6 +320,17 @@ fn rules(survey: &Survey) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn advice_that_is_held_and_not_in_force_is_a_failure() {
+        let mut status = crate::control::made_up("bpf", &[]);
+        assert_eq!(in_force(&status).verdict, Verdict::Ok);
+        let (example, why) = ("192.0.2.0/24".parse().unwrap(), "the cgroup /a was removed".to_owned());
+        status.not_in_force = Some(crate::control::NotInForce { networks: 3, for_s: 41, example, why });
+        let check = in_force(&status);
+        assert_eq!(check.verdict, Verdict::Fail);
+        assert!(check.found.ends_with("192.0.2.0/24: the cgroup /a was removed"), "{check:?}");
+    }
 
     #[test]
     fn each_fault_of_the_routes_has_its_check() {

@@ -5,6 +5,8 @@
 mod gateway;
 mod host;
 
+pub(crate) use host::may_write;
+
 use std::path::Path;
 
 use spand_proto::operator::{Check, Diagnosis, Failure, Verdict, judge_broken, judge_configuration, or_default};
@@ -53,7 +55,7 @@ async fn look(config: &Config, configuration: Check) -> Vec<Check> {
     }
     checks.push(host::addresses(config).await);
     checks.extend(gateway::look(config, status.as_deref()).await);
-    checks.extend(status.as_deref().map(host::look));
+    checks.extend(status.as_deref().into_iter().flat_map(|status| [host::in_force(status), host::look(status)]));
     checks
 }
 

@@ -21,14 +21,15 @@ use tracing::{debug, info, warn};
 use super::changes::ChangeLog;
 use super::explain::with_gateways_reason;
 use super::gateway::GatewayWatch;
+use super::in_force::ForceWatch;
 use super::pushes::PushWatch;
 use super::seen::SeenWatch;
 use super::{Own, Taken};
 use crate::applications::{Applications, Heard, report_of};
-use crate::apply::{Applier, Decided, Desired, DesiredStarts, Ended, Inputs, Outcome, Skipped, StartReason};
+use crate::apply::{Applier, Decided, Desired, DesiredStarts, Ended, Inputs, Lack, Outcome, Skipped, StartReason};
 use crate::clock::{self, Clock};
-use crate::config::Config;
-use crate::control::{Pending, Reloads, Reply, Request};
+use crate::config::{ApplyMethod, Config};
+use crate::control::{NotInForce, Pending, Reloads, Reply, Request};
 use crate::pause::{Pause, Pausing};
 use crate::policy::{Connection, Policy, Question, Reason, ScopeVerdict, Verdict, decide};
 use crate::subscriber::{self, Dialer, Holdings};
@@ -50,11 +51,14 @@ pub(super) struct Agent<A> {
     pub(super) addresses: watch::Receiver<Vec<IpAddr>>,
     pub(super) applier: A,
     pub(super) applications: Option<Applications>,
+    /// Why there is none although one is configured.
+    pub(super) applications_error: Option<String>,
     pub(super) holdings: Holdings,
     pub(super) gateway: GatewayWatch,
     pub(super) decisions: BTreeMap<&'static str, u64>,
     pub(super) pushes: PushWatch,
     pub(super) seen: SeenWatch,
+    pub(super) force: ForceWatch,
     room: RoomWatch,
     changes: ChangeLog,
     pub(super) comparison: Comparison,
@@ -101,11 +105,13 @@ impl<A: Applier> Agent<A> {
             addresses,
             applier,
             applications: None,
+            applications_error: None,
             holdings: Holdings::new(config.limits.networks, longest),
             gateway,
             decisions: BTreeMap::new(),
             pushes: PushWatch::default(),
             seen: SeenWatch::default(),
+            force: ForceWatch::default(),
             room: RoomWatch::default(),
             changes: ChangeLog::default(),
             comparison: Comparison::default(),
@@ -228,6 +234,29 @@ impl<A: Applier> Agent<A> {
         self.pause.expire();
         self.decide_everything();
         self.report_room();
+        let nothing = self.applies() && !self.desired.is_empty() && self.applier.in_force().is_empty();
+        if self.force.on_tick(nothing, self.clock.now())
+            && let Some(lasting) = self.not_in_force()
+        {
+            warn!("{}", lasting.sentence());
+        }
+    }
+
+    /// Whether the configuration asks for more than a dry run.
+    fn applies(&self) -> bool {
+        self.taken.configured.0 != ApplyMethod::DryRun
+    }
+
+    /// What is not in force although it should be, where that has lasted too long.
+    pub(super) fn not_in_force(&self) -> Option<NotInForce> {
+        let lasting = self.force.lasting(self.clock.now())?;
+        let prefix = *self.desired.keys().next()?;
+        let why = match self.applier.outcome(prefix) {
+            Some(Outcome::NotApplied { sentence, .. }) => sentence,
+            // A dry run in the place of programs that the kernel does not take, or nothing was tried.
+            _ => self.taken.lacks.first().map_or_else(|| "see the log".to_owned(), Lack::sentence),
+        };
+        Some(NotInForce { networks: self.desired.len(), for_s: lasting.0 / 1_000_000, example: prefix, why })
     }
 
     fn report_room(&mut self) {

@@ -22,17 +22,19 @@ mod agent;
 mod changes;
 mod explain;
 mod gateway;
+mod in_force;
 mod needs;
 mod pause;
 mod pushes;
 mod scrape;
 mod seen;
+mod startup;
 mod status;
 
 use agent::Agent;
 
 use crate::applications::{Applications, Heard};
-use crate::apply::bpf::{BpfApplier, NotStarted};
+use crate::apply::bpf::{self, BpfApplier, NotStarted};
 use crate::apply::route::{RouteApplier, only_agent_here};
 use crate::apply::{Applier, DryRun, Lack, News};
 use crate::capabilities::Capabilities;
@@ -107,12 +109,19 @@ pub(crate) fn run(config: &Config, file: &Path) -> Result<(), Failure> {
         warn!("{exposed}");
     }
     let scraped = config.metrics.listen.map(scrape::bind).transpose()?;
+    // The kernel lists them for a capability that goes next.
+    let others = if config.apply == ApplyMethod::Bpf { bpf::others() } else { Vec::new() };
     let confined = spand_confine::confine(&config.process, &needs::needs(config, file))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
-    runtime.block_on(serve(config, confined, file, scraped))
+    runtime.block_on(serve(config, (confined, others), file, scraped))
 }
 
-async fn serve(config: &Config, confined: Confined, file: &Path, scraped: Option<TcpListener>) -> Result<(), Failure> {
+async fn serve(
+    config: &Config,
+    (confined, others): (Confined, Vec<bpf::Other>),
+    file: &Path,
+    scraped: Option<TcpListener>,
+) -> Result<(), Failure> {
     // One that comes before everything is ready is answered then, and does not end the agent.
     let hangup = signal(SignalKind::hangup()).map_err(Failure::environment)?;
     let clock = Clock::start();
@@ -123,7 +132,7 @@ async fn serve(config: &Config, confined: Confined, file: &Path, scraped: Option
     match config.apply {
         ApplyMethod::DryRun => run_with(config, own, DryRun::default()).await,
         ApplyMethod::Route => run_with_routes(config, own).await,
-        ApplyMethod::Bpf => match started(config, &mut own) {
+        ApplyMethod::Bpf => match started(config, &mut own, others) {
             Ok(applier) => {
                 let taken = Taken::part(config, (config.apply, applier.variant()), applier.lacks().to_vec());
                 run_with(&taken.of(config), Own { taken, ..own }, applier).await
@@ -146,8 +155,8 @@ async fn serve(config: &Config, confined: Confined, file: &Path, scraped: Option
     }
 }
 
-fn started(config: &Config, own: &mut Own) -> Result<BpfApplier, NotStarted> {
-    let loaded = BpfApplier::load(config);
+fn started(config: &Config, own: &mut Own, others: Vec<bpf::Other>) -> Result<BpfApplier, NotStarted> {
+    let loaded = startup::loading(|| BpfApplier::load(config, others));
     // It was for the types of modules, and goes before a packet meets a program, and where none was loaded. Where the other two are not
     // known, it stands for them.
     if Capabilities::own().is_some_and(Capabilities::may_load_without_sys_admin) {
@@ -175,7 +184,14 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     let (ask, mut asked) = mpsc::channel::<Pending>(16);
     let scrapes = own.scraped.take().map(|listener| tokio::spawn(scrape::serve(listener, ask.clone())));
     let _server = Server::start(&config.control_socket(), ask)?;
-    let applications = Applications::listen(config, own.clock)?;
+    // TCP is advised all the same.
+    let (applications, applications_error) = match Applications::listen(config, own.clock) {
+        Ok(applications) => (applications, None),
+        Err(failure) => {
+            warn!("applications are given no advice: {failure}; start the agent again once that is fixed");
+            (None, Some(failure.to_string()))
+        }
+    };
     own.confined.listen_no_more();
     let pause = Pause::open(&config.pause_file(), own.clock).map_err(Failure::environment)?;
     let (pausing, paused) = watch::channel(pause.pausing());
@@ -196,7 +212,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     let reports = tokio::spawn(reporter.run(counted, ended));
 
     let mut agent = Agent::new(config, own, host_name, addresses, (pause, pausing), change_mode, applier);
-    agent.applications = applications;
+    (agent.applications, agent.applications_error) = (applications, applications_error);
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut look = interval(addresses::INTERVAL);

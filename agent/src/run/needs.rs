@@ -49,7 +49,10 @@ pub(super) fn needs(config: &Config, file: &Path) -> Plan {
                 plan.keep.push(Capability::CAP_SYS_ADMIN);
             }
             plan.kernel_programs = true;
-            plan.read.push(config.bpf.cgroup.clone());
+            // Removed and made again with its service.
+            if !config.bpf.cgroup.as_os_str().is_empty() {
+                plan.read_as_replaced(&config.bpf.cgroup);
+            }
             if config.bpf.fallback == Fallback::Route {
                 plan.start = guard();
             }
@@ -135,6 +138,6 @@ mod tests {
         config.apply = ApplyMethod::Bpf;
         config.bpf.cgroup = "/srv/groups/web".into();
         let plan = needs(&config, Path::new("/srv/agent/agent.toml"));
-        assert!(plan.kernel_programs && plan.start.is_empty() && has(&plan.read, "/srv/groups/web"));
+        assert!(plan.kernel_programs && plan.start.is_empty() && has(&plan.read, "/srv/groups"));
     }
 }

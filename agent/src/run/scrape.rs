@@ -11,7 +11,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use spand_proto::operator::Failure;
+use spand_proto::operator::{Exposition, Failure};
 use tokio::sync::{Semaphore, mpsc};
 use tracing::debug;
 
@@ -22,7 +22,6 @@ use crate::control::{Pending, Reply, status};
 const CONNECTIONS: usize = 8;
 /// Time for a request and its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Binds the address, while the program still may.
 pub(super) fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
@@ -66,9 +65,11 @@ pub(super) async fn serve(listener: TcpListener, requests: mpsc::Sender<Pending>
 }
 
 async fn answer(request: Request<Incoming>, requests: &mpsc::Sender<Pending>) -> Result<Response<String>, Infallible> {
+    let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Exposition::accepted(accept);
     let (code, text) = match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, "/metrics") => match status(requests).await {
-            Reply::Status(status) => match exposition(&status) {
+            Reply::Status(status) => match exposition(&status, format) {
                 Ok(text) => (StatusCode::OK, text),
                 Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
             },
@@ -78,7 +79,7 @@ async fn answer(request: Request<Incoming>, requests: &mpsc::Sender<Pending>) ->
         (&Method::GET | &Method::HEAD, _) => (StatusCode::NOT_FOUND, "ask for /metrics\n".to_owned()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, "GET /metrics is all there is\n".to_owned()),
     };
-    let kind = if code == StatusCode::OK { CONTENT_TYPE } else { "text/plain; charset=utf-8" };
+    let kind = if code == StatusCode::OK { format.content_type() } else { "text/plain; charset=utf-8" };
     let mut response = Response::new(text);
     *response.status_mut() = code;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));

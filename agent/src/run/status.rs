@@ -41,6 +41,7 @@ impl<A: Applier> Agent<A> {
                 .into_iter()
                 .map(|(prefix, window)| InForce { prefix, cwnd_segments: window.0 })
                 .collect(),
+            not_in_force: self.not_in_force(),
             growth: self.growth_in_force(),
             decisions: named(&self.decisions),
             method_events: named(&self.applier.counts()),
@@ -48,6 +49,7 @@ impl<A: Applier> Agent<A> {
             pushes: self.pushes.counts(),
             connections_seen: Some(self.seen.shown()),
             applications: self.applications.as_ref().map(Applications::status),
+            applications_error: self.applications_error.clone(),
             comparison: self.comparison.classes(),
             transfers_paused: self.comparison.paused(),
             limitations: self

@@ -100,6 +100,36 @@ fn check_config_prints_what_is_in_force() {
 }
 
 #[test]
+fn check_config_refuses_the_cgroup_that_run_refuses() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.toml");
+    std::fs::write(&path, "apply = \"bpf\"\n[bpf]\ncgroup = \"/nowhere/cgroup\"\n").unwrap();
+    let (code, text) = failed(&agent(&["--config", path.to_str().unwrap(), "check-config"]));
+    assert_eq!(code, Some(64));
+    assert!(text.contains("bpf.cgroup /nowhere/cgroup is no version 2 cgroup"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_socket_for_applications_that_cannot_be_made_is_a_warning_and_tcp_goes_on() {
+    let mut gateway = Gateway::start().await;
+    let applications = "[applications]\nsocket = \"/proc/none/applications.sock\"";
+    let agent = Agent::start(&gateway, "addresses = [\"203.0.113.10\"]", applications);
+    let _stream = gateway.snapshot(&[estimate("192.0.2.0/24", 40, 60)]).await;
+    eventually("advice is held", || agent.output(&["status"]).status.success()).await;
+    let status = agent.json(&["status", "--json"]);
+    let error = status["applications_error"].as_str().unwrap_or_default();
+    assert!(error.contains("applications.socket") && error.contains("/proc/none"), "{status}");
+    assert!(
+        String::from_utf8(agent.output(&["status"]).stdout).unwrap().contains("applications are given no advice: ")
+    );
+
+    let checked = agent.output(&["check-config"]);
+    let warning = String::from_utf8(checked.stderr).unwrap();
+    assert_eq!(checked.status.code(), Some(0));
+    assert!(warning.contains("warning: applications.socket") && warning.contains("/proc/none"), "{warning}");
+}
+
+#[test]
 fn probe_changes_nothing_and_says_what_it_found() {
     let findings: Value = serde_json::from_slice(&agent(&["probe", "--json"]).stdout).unwrap();
     let names: Vec<&str> = findings.as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();

@@ -25,7 +25,7 @@ pub use file::{CaptureFile, MAX_PACKET_BYTES, OpenError, open_file};
 #[cfg(target_os = "linux")]
 pub use host::{Offloads, clock_is_synchronised, mtu_bytes, offloads};
 pub use link_type::{LinkType, Next, Packet};
-pub use live::{Backend, Cluster, ClusterKind, LiveCapture, LiveError, LiveOptions, PfRingOptions};
+pub use live::{Backend, Cluster, ClusterKind, LiveCapture, LiveError, LiveOptions, PfRingOptions, check_filter};
 pub use merge::MergedSource;
 pub use order::Ordered;
 pub use source::{PacketSource, Progress, SourceError, SourceStats};

@@ -18,9 +18,9 @@ use tonic::transport::server::Connected;
 
 use super::Api;
 use super::access::Expected;
-use super::buckets::key;
 use super::places::{Mark, Place};
 use super::refusals::Reason;
+use crate::buckets::key;
 use crate::publisher::Client;
 use crate::tls::{Credentials, Trust};
 

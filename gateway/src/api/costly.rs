@@ -16,12 +16,13 @@ use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
 use tonic::codegen::Bytes;
 
-use super::buckets::key;
+use super::metrics::Written;
+use crate::buckets::key;
 
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Costly {
-    pub(super) metrics: Shared<Result<Bytes, fmt::Error>>,
+    pub(super) metrics: Shared<Result<Written, fmt::Error>>,
     pub(super) benefit: Shared<Bytes>,
     pub(super) traffic: Shared<Bytes>,
     pub(super) share: Shared<Bytes>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::buckets::key;
+use crate::buckets::key;
 
 /// Who holds how much. As large as what is held in all, which has its own limit.
 #[derive(Clone, Debug)]

@@ -9,7 +9,6 @@
 mod access;
 mod advice;
 mod benefit;
-mod buckets;
 mod connection;
 mod costly;
 mod experiment;
@@ -51,7 +50,6 @@ use crate::totals::Totals;
 
 use self::access::Expected;
 pub use self::access::{Access, AccessError};
-use self::buckets::Buckets;
 use self::connection::Peer;
 use self::costly::Costly;
 use self::holdings::Holdings;
@@ -66,6 +64,7 @@ pub use self::passwords::{PasswordsError, line as password_line};
 use self::places::{Places, RESERVED};
 use self::refusals::{Reason, Refusals};
 use self::reports::Reports;
+use crate::buckets::Buckets;
 
 /// Settings of the API. Each limit says what happens when it is reached.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -232,10 +231,11 @@ impl Api {
         }
     }
 
-    /// Names networks by the files of a configuration, in place of the names before.
-    pub fn name_networks(&self, config: &config::Names) -> Result<(), Failure> {
-        self.shared.names.replace(Names::load(config)?);
-        Ok(())
+    /// Names networks by the files of a configuration, in place of the names before. Gives a warning for each that cannot be read.
+    pub fn name_networks(&self, config: &config::Names) -> Result<Vec<String>, Failure> {
+        let (names, warnings) = Names::load_readable(config)?;
+        self.shared.names.replace(names);
+        Ok(warnings)
     }
 
     /// What networks are called.

@@ -1,7 +1,6 @@
 //! Passwords of people and scripts, kept as Argon2id hashes (RFC 9106) in a file that is read again when it changes.
 
 use std::collections::HashMap;
-use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::IpAddr;
@@ -18,8 +17,8 @@ use parking_lot::Mutex;
 use spand_proto::operator::Failure;
 use tokio::sync::Semaphore;
 
-use super::buckets::Buckets;
 use super::holdings::Holdings;
+use crate::buckets::Buckets;
 
 /// Names with their hashes.
 type Book = HashMap<String, String>;
@@ -221,7 +220,7 @@ fn is_in(book: &Book, name: &str, password: &str) -> bool {
 }
 
 fn read(path: &Path) -> Result<String, PasswordsError> {
-    fs::read_to_string(path).map_err(|source| PasswordsError::Unreadable { path: path.to_owned(), source })
+    spand_confine::read_to_string(path).map_err(|source| PasswordsError::Unreadable { path: path.to_owned(), source })
 }
 
 fn parse(path: &Path, text: &str) -> Result<Book, PasswordsError> {

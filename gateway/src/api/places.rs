@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::buckets::key;
+use crate::buckets::key;
 
 /// Places beyond the limit for this machine's own programs, such as what asks whether the gateway is healthy.
 pub(super) const RESERVED: usize = 16;

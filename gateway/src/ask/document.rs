@@ -1,10 +1,11 @@
 //! Formats the interface's documents as tables for people. It asks nobody and prints nothing.
 
 use serde_json::Value;
+use spand_proto::operator::printable;
 
 use crate::names::in_short;
 use crate::replay::Width;
-use crate::replay::fit::{Column, NONE, fitted, named, text};
+use crate::replay::fit::{Column, NONE, fitted, inert, named, text};
 
 /// What an answer is about.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,9 @@ pub(super) enum Printed {
 
 /// How the line begins that names columns without room.
 const NO_ROOM: &str = "Some columns do not fit";
+
+/// Most characters of a text that breaks into lines.
+const TEXT: usize = 10_000;
 
 /// What stands in a cell.
 type Cell = fn(&Value) -> String;
@@ -210,7 +214,7 @@ fn benefit(document: &Value, width: Width) -> String {
 }
 
 fn names(document: &Value, lines: &[(&'static str, Cell)], width: Width) -> String {
-    text(&named(lines.iter().map(|(name, cell)| (*name, cell(document))), width))
+    text(&named(lines.iter().map(|(name, cell)| (*name, inert(&cell(document), TEXT))), width))
 }
 
 fn rows<const N: usize>(list: &Value, fields: &[Field; N], width: Width, heading: bool) -> String {
@@ -285,7 +289,7 @@ fn sum(counts: &Value) -> String {
 /// Counts by name, without those that are 0.
 fn counts(counts: &Value) -> String {
     let counts = counts.as_object().into_iter().flatten().filter(|(_, count)| **count != 0);
-    let named = counts.map(|(name, count)| format!("{} {count}", printable(&name.replace('_', " "))));
+    let named = counts.map(|(name, count)| format!("{} {count}", name.replace('_', " ")));
     or_none(&named.collect::<Vec<_>>())
 }
 
@@ -304,13 +308,8 @@ fn shown(value: &Value) -> String {
         Value::Bool(is) => if *is { "yes" } else { "no" }.to_owned(),
         Value::String(text) => printable(text),
         Value::Array(list) => or_none(&list.iter().map(shown).collect::<Vec<_>>()),
-        other => other.to_string(),
+        other => printable(&other.to_string()),
     }
-}
-
-/// A host chooses its name: what acts on a terminal does not get there.
-pub(super) fn printable(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Sends a question to a running gateway, and makes one sentence of each way in which no good answer comes. It prints nothing.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
@@ -10,8 +10,27 @@ use serde_json::Value;
 use spand_proto::operator::Failure;
 use spand_proto::tls::PemFile;
 
-use super::document::printable;
 use crate::http_client::HttpClient;
+
+/// The lists that are printed as tables, and the most rows that the interface gives of one.
+const LISTS: [&str; 4] = ["networks", "agents", "classes", "events"];
+pub(super) const MOST_ROWS: usize = 1_000;
+/// Values of one answer; a page of networks has a quarter of that.
+const MOST_VALUES: usize = 400_000;
+
+/// A document of JSON that is not too large: each value takes many times its text in memory and on the screen.
+fn parsed(body: &str) -> Option<Value> {
+    (body.matches(',').count() < MOST_VALUES).then(|| serde_json::from_str(body).ok())?
+}
+
+fn lists(document: &Value) -> impl Iterator<Item = &Vec<Value>> {
+    LISTS.iter().filter_map(|list| document[list].as_array())
+}
+
+/// Whether a page of a list has any row.
+pub(super) fn has_rows(document: &Value) -> bool {
+    lists(document).any(|rows| !rows.is_empty())
+}
 
 /// Where a gateway answers.
 #[derive(Clone, Debug)]
@@ -20,6 +39,14 @@ pub(super) struct Url {
     tls: bool,
     host: String,
     port: u16,
+}
+
+/// Where a gateway answers whose configuration names no other address.
+impl Default for Url {
+    fn default() -> Self {
+        let (host, port) = ("127.0.0.1".to_owned(), 7480);
+        Self { text: format!("http://{host}:{port}"), tls: false, host, port }
+    }
 }
 
 impl FromStr for Url {
@@ -51,11 +78,12 @@ pub(super) struct Gateway {
 
 impl Gateway {
     pub(super) fn new(
-        url: &Url,
+        given: Option<&Url>,
         ca: Option<&Path>,
         user: Option<&str>,
         password: Option<&Path>,
     ) -> Result<Self, Failure> {
+        let url = given.cloned().unwrap_or_default();
         if user.is_some() && !url.tls && !is_loopback(&url.host) {
             return Err(Failure::Usage(format!(
                 "{} would get the password in the clear: write https:// and --ca, or ask on the gateway's machine",
@@ -65,8 +93,12 @@ impl Gateway {
         let unreadable = |path: &Path, error: std::io::Error| {
             Failure::Environment(format!("cannot read {}: {error}", path.display()))
         };
+        if let Some(exposed) = password.and_then(spand_confine::exposed) {
+            eprintln!("warning: {exposed}");
+        }
         let password =
-            password.map(|path| fs::read_to_string(path).map_err(|error| unreadable(path, error))).transpose()?;
+            password.map(|path| spand_confine::read_to_string(path).map_err(|error| unreadable(path, error)));
+        let password = password.transpose()?;
         let password = password.as_deref().map(|text| text.lines().next().unwrap_or_default());
         let authorities = match (url.tls, ca) {
             (false, None) => None,
@@ -83,11 +115,20 @@ impl Gateway {
                 Some(file.certificates().map_err(|error| Failure::Usage(error.to_string()))?)
             }
         };
-        Ok(Self { url: url.clone(), client: HttpClient::trusting(authorities, user.zip(password))? })
+        let client = HttpClient::trusting(authorities, user.zip(password))?;
+        Ok(Self { url, client: if given.is_none() { client.suspicious() } else { client } })
+    }
+
+    /// A good answer: its text, and what it holds.
+    pub(super) fn document(&self, path: &str) -> Result<(String, Value), Failure> {
+        let body = self.ask(path)?;
+        let document = parsed(&body).filter(|document| lists(document).all(|rows| rows.len() <= MOST_ROWS));
+        let document = document.ok_or_else(|| self.no_gateway())?;
+        Ok((body, document))
     }
 
     /// The body of a good answer.
-    pub(super) fn ask(&self, path: &str) -> Result<String, Failure> {
+    fn ask(&self, path: &str) -> Result<String, Failure> {
         let url = &self.url.text;
         let (status, body) = match self.client.get(&self.url.host, self.url.port, path) {
             Ok(Some((200, body))) => return Ok(body),
@@ -99,12 +140,12 @@ impl Gateway {
             Err(why) => {
                 let way_out =
                     "name the gateway's api.http_listen with --url, with https:// and --ca where admin.tls is true";
-                return Err(Failure::Environment(format!("cannot ask {url}: {}; {way_out}", printable(&why))));
+                return Err(Failure::Environment(format!("cannot ask {url}: {why}; {way_out}")));
             }
         };
-        let problem: Value = serde_json::from_str(&body).unwrap_or_default();
+        let problem = parsed(&body).unwrap_or_default();
         let detail = match problem["detail"].as_str() {
-            Some(detail) => printable(detail),
+            Some(detail) => detail.to_owned(),
             None => return Err(self.no_gateway()),
         };
         Err(match status {

@@ -1,7 +1,8 @@
 //! The commands that print what a running gateway answers at its HTTP interface (`status`, `networks`, `network`, `agents`, `benefit` and
 //! `events`), or show it on the screen (`top`). They change nothing.
 //!
-//! Lists are printed page by page while they come. With `--json` an answer is printed as it came.
+//! Lists are printed page by page while they come. With `--json` an answer is printed as it came, but for
+//! characters that act on a terminal: JSON has escapes for them.
 
 mod document;
 mod gateway;
@@ -14,17 +15,18 @@ use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use clap::{Args, Subcommand};
-use serde_json::Value;
 use spand_proto::network::Network;
-use spand_proto::operator::Failure;
+use spand_proto::operator::{Failure, printable_json};
 
 use self::document::Printed;
-use self::gateway::{Gateway, Url, encoded};
+use self::gateway::{Gateway, MOST_ROWS, Url, encoded, has_rows};
 use crate::api::sorts;
 use crate::replay::Width;
 
 /// Rows of a later page with `--all`: the most that the interface gives.
-const WHOLE_PAGE: u64 = 1_000;
+const WHOLE_PAGE: u64 = MOST_ROWS as u64;
+/// Pages of one list: those of ten million networks.
+const MOST_PAGES: usize = 10_000;
 /// To the upper left corner, and clear what is below: the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
@@ -110,9 +112,9 @@ pub enum Printing {
 /// Where the gateway answers, and as whom it is asked.
 #[derive(Args, Clone, Debug)]
 pub struct Place {
-    /// Where the gateway answers
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7480")]
-    url: Url,
+    /// Where the gateway answers; http://127.0.0.1:7480 unless given
+    #[arg(long, value_name = "URL")]
+    url: Option<Url>,
     /// Ask as this name of admin.passwords
     #[arg(long, value_name = "NAME", requires = "password_file")]
     user: Option<String>,
@@ -126,7 +128,7 @@ pub struct Place {
 
 impl Place {
     fn gateway(&self) -> Result<Gateway, Failure> {
-        Gateway::new(&self.url, self.ca.as_deref(), self.user.as_deref(), self.password_file.as_deref())
+        Gateway::new(self.url.as_ref(), self.ca.as_deref(), self.user.as_deref(), self.password_file.as_deref())
     }
 }
 
@@ -221,19 +223,23 @@ fn once(command: &Printing, gateway: &Gateway, width: Width, mut before: &'stati
     let (printed, page, how) = command.parts();
     let first = page.map_or(0, |page| page.offset);
     let mut offset = first;
-    loop {
-        let body = gateway.ask(&command.path(offset))?;
-        let document: Value = serde_json::from_str(&body).map_err(|_| gateway.no_gateway())?;
+    for _ in 0..MOST_PAGES {
+        let (body, document) = gateway.document(&command.path(offset))?;
         let next = document["next_offset"].as_u64().filter(|next| *next > offset);
+        if next.is_some() && !has_rows(&document) {
+            return Err(gateway.no_gateway());
+        }
         let more = next.filter(|_| page.is_some_and(|page| page.all));
         let rest = if more.is_some() { None } else { next };
-        let text = if how.json { body } else { printed.text(&document, width, offset == first, rest) };
+        let text = if how.json { printable_json(&body) } else { printed.text(&document, width, offset == first, rest) };
         if !print(before, &text)? {
             return Ok(false);
         }
         let Some(more) = more else { return Ok(true) };
         (offset, before) = (more, "");
     }
+    // A list of a server that always has one more page.
+    Err(gateway.no_gateway())
 }
 
 /// Whether somebody still reads: a reader that had enough (`| head`) is no fault.

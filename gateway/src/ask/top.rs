@@ -14,10 +14,10 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::Paragraph;
 use ratatui::{DefaultTerminal, Frame};
 use serde_json::Value;
-use spand_proto::operator::Failure;
+use spand_proto::operator::{Failure, printable};
 
 use super::Which;
-use super::document::{Printed, printable, summary};
+use super::document::{Printed, summary};
 use super::gateway::{Gateway, encoded};
 use crate::api::sorts;
 use crate::replay::Width;
@@ -66,7 +66,7 @@ fn answer_all(gateway: &Gateway, asked: &Receiver<Question>, give: &SyncSender<R
 fn answer(gateway: &Gateway, question: &Question) -> Result<Answer, Failure> {
     let mut answers = [const { Value::Null }; 3];
     for (answer, path) in answers.iter_mut().zip(question) {
-        *answer = serde_json::from_str(&gateway.ask(path)?).map_err(|_| gateway.no_gateway())?;
+        (_, *answer) = gateway.document(path)?;
     }
     Ok(answers)
 }
@@ -257,7 +257,7 @@ impl View {
         frame.render_widget(Paragraph::new(text), table);
         let (foot_text, style) = match (&self.fault, &self.typing) {
             (_, Some(typed)) => (format!("search: {typed}▏"), bold),
-            (Some(fault), None) => (printable(fault), bold),
+            (Some(fault), None) => (fault.clone(), bold),
             (None, None) => (KEYS.to_owned(), Style::new()),
         };
         frame.render_widget(Paragraph::new(foot_text).style(style), foot);

@@ -1,7 +1,6 @@
 //! From the file's sections to the configurations of engine, publisher and API.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::Path;
 use std::time::Duration;
@@ -158,7 +157,7 @@ const RENAMED: Renamed<'_> = Renamed {
 
 /// One warning for each old name in the configuration `file`; none where it cannot be read, which `Config::load` reports.
 pub(crate) fn warnings(file: &Path) -> Vec<String> {
-    fs::read_to_string(file).map_or_else(|_| Vec::new(), |text| RENAMED.warnings(&text))
+    spand_confine::read_to_string(file).map_or_else(|_| Vec::new(), |text| RENAMED.warnings(&text))
 }
 
 #[cfg(test)]

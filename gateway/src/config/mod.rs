@@ -16,7 +16,6 @@ mod sections;
 mod share;
 mod tunnel;
 
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +29,7 @@ pub(crate) use convert::{mib, warnings as renamed_warnings};
 pub use memory::{Item, Memory};
 pub(crate) use prefix_list::read_prefixes;
 pub use prefix_list::{MAX_PREFIXES, PrefixListError, load_prefix_list};
+pub(crate) use sections::DEFAULT_SOCKET;
 pub use sections::{Api, Engine, Estimate, Limits, Names, Publish, Store, Traffic};
 pub use share::{SecretError, Share};
 pub use tunnel::{Tunnel, TunnelKind};
@@ -77,7 +77,7 @@ pub struct Config {
 impl Config {
     /// Reads and checks `path`; relative paths inside become relative to its folder.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = operator::text(fs::read(path), path)?;
+        let text = operator::text(spand_confine::read(path), path)?;
         let mut config = Self::parse(&text, path)?;
         config.anchor(path.parent().unwrap_or(Path::new("")));
         Ok(config)
@@ -87,7 +87,7 @@ impl Config {
     /// out of it: `store.enabled`, `store.directory` and `api.http_listen`.
     pub(crate) fn salvaged(path: &Path) -> Self {
         let mut config = Self::default();
-        let text = fs::read_to_string(path).unwrap_or_default();
+        let text = spand_confine::read_to_string(path).unwrap_or_default();
         if let (Some(enabled), _) = salvage(&text, &["store", "enabled"]) {
             config.store.enabled = enabled;
         }

@@ -19,7 +19,7 @@ use crate::publisher::{PublisherConfig, ToHosts};
 use crate::store::StoreWriter;
 
 /// Where agents of this machine ask, unless the file says otherwise; packages make the folder.
-const DEFAULT_SOCKET: &str = "/run/spand/gateway.sock";
+pub(crate) const DEFAULT_SOCKET: &str = "/run/spand/gateway.sock";
 
 /// `[traffic]`: which packets belong to whom.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -162,8 +162,8 @@ impl Share {
         let (Some(gateway), Some(path)) = (self.gateway.filter(|_| self.is_on()), &self.secret) else {
             return Ok(None);
         };
-        let text =
-            std::fs::read_to_string(path).map_err(|source| SecretError::Unreadable { path: path.clone(), source })?;
+        let text = spand_confine::read_to_string(path)
+            .map_err(|source| SecretError::Unreadable { path: path.clone(), source })?;
         let digits = text.trim();
         let is_whole = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         let key = u128::from_str_radix(digits, 16).ok().filter(|_| is_whole);

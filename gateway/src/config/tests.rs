@@ -1,6 +1,7 @@
 //! The example is the truth about the options: it must parse, equal the defaults and hold every key.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::Write;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
@@ -208,6 +209,7 @@ fn values_that_contradict_each_other_are_refused() {
             "[agents.addresses]\n\"web-1\" = [\"192.0.2.0/24\"]",
             "agents.addresses gives addresses to the hosts of certificates",
         ),
+        ("[log]\nfilter = \"loud\"", "log.filter `loud` is no level"),
         ("[log]\nfilter = \"spand=loud\"", "log.filter `spand=loud`"),
         ("[store]\ndirectory = \"\"", "store.directory is empty"),
     ] {

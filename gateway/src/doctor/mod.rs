@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use spand_proto::operator::{Check, Diagnosis, Failure, judge_broken, judge_configuration, or_default};
+use spand_proto::operator::{Check, Diagnosis, Failure, judge_broken, judge_configuration, or_default, printable_json};
 
 use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory};
 use crate::http_client::HttpClient;
@@ -46,16 +46,17 @@ pub struct Arguments {
 
 /// Looks, prints what was found, and fails where something is at fault.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let (config, configuration) = match or_default(Config::load(&arguments.config), Path::new(DEFAULT_PATH)) {
-        Ok((config, was_read)) => (config, judge_configuration(&arguments.config, was_read)),
-        Err(error) => (Config::salvaged(&arguments.config), judge_broken(&error)),
+    let (config, was_read, configuration) = match or_default(Config::load(&arguments.config), Path::new(DEFAULT_PATH)) {
+        Ok((config, was_read)) => (config, was_read, judge_configuration(&arguments.config, was_read)),
+        Err(error) => (Config::salvaged(&arguments.config), true, judge_broken(&error)),
     };
     let password = arguments.user.as_ref().map(|_| password::read()).transpose()?;
     let client = HttpClient::of(&config, arguments.user.as_deref().zip(password.as_deref()))?;
+    let client = if was_read { client } else { client.suspicious() };
     let span = Duration::from_secs(arguments.seconds);
     let diagnosis = Diagnosis::new(look(&config, configuration, span, &client));
     let text = if arguments.json {
-        serde_json::to_string_pretty(&diagnosis).map_err(Failure::environment)?
+        printable_json(&serde_json::to_string_pretty(&diagnosis).map_err(Failure::environment)?)
     } else {
         diagnosis.text()
     };

@@ -55,6 +55,8 @@ pub struct Measures {
     pub starts_handed_on: Counter,
     /// Starts that other gateways saw and handed to this one.
     pub starts_of_others: Counter,
+    /// Those of them that were dropped because one gateway handed over too many for one host.
+    pub starts_of_others_refused: Counter,
     /// Hosts named by other gateways for which there was no room.
     pub seats_no_room: Counter,
     /// What other gateways had to know and had no room on its way to the hub.
@@ -137,6 +139,7 @@ impl Default for Measures {
             retreats_of_others: counter(),
             starts_handed_on: counter(),
             starts_of_others: counter(),
+            starts_of_others_refused: counter(),
             seats_no_room: counter(),
             notices_dropped: counter(),
             addresses_displaced: counter(),

@@ -13,7 +13,7 @@ use spand_core::config::{EngineConfig, FlowReports, Limits, Tunnels};
 use spand_core::types::TunnelKind;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
-use spand_proto::operator::Failure;
+use spand_proto::operator::{Failure, printable};
 use spand_proto::units::{Bytes, Micros};
 use strum::VariantArray;
 
@@ -292,7 +292,7 @@ fn say_faults(report: &Report) -> Result<(), Failure> {
         return Err(Failure::Environment(fault));
     }
     for fault in report.files.iter().filter_map(super::FileReport::fault) {
-        eprintln!("warning: {fault}");
+        eprintln!("warning: {}", printable(&fault));
     }
     let nothing = report.files.iter().filter(|file| file.gave_nothing()).count();
     if nothing == 0 {

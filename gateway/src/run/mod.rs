@@ -118,7 +118,9 @@ pub fn run_with(
     let (sharing, ends) = started.map_err(|error| cannot_start_a_thread(&error))?.unzip();
     let share = sharing.as_ref().map(|sharing| sharing.status().clone());
     let api = Api::with_access(config.api(), access, published.clone(), (stored, share), &confined);
-    api.name_networks(&config.names)?;
+    for warning in api.name_networks(&config.names)? {
+        tracing::warn!("{warning}");
+    }
     if let Some(experiment) = experiment {
         api.continue_experiment(experiment);
     }

@@ -7,6 +7,8 @@ use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Table, Value};
 
+use super::printable;
+
 /// A configuration that cannot be used. All but `Unreadable` are faults in the text.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -99,12 +101,6 @@ pub fn salvage<T: DeserializeOwned>(text: &str, keys: &[&str]) -> (Option<T>, bo
     let value = keys.iter().try_fold(&root, |value, key| value.get_ref().as_table()?.get(*key));
     let value = value.and_then(|value| T::deserialize(ValueDeserializer::from(value.clone())).ok());
     (value, faults.is_empty())
-}
-
-/// A message may hold a value as it was written: what would act on a terminal or begin a line is shown escaped.
-fn printable(message: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    message.chars().map(shown).collect()
 }
 
 /// Two lines, what is wrong and in which key, become one that begins with the key.
@@ -249,10 +245,10 @@ mod tests {
     fn control_characters_of_a_value_are_shown_and_not_printed() {
         let path = Path::new("gateway.toml");
         let text = parse::<Word>("\"\\u001b[2J\" = 1\n", path).unwrap_err().to_string();
-        assert!(text.contains(r"\u{1b}[2J") && !text.contains('\u{1b}'), "{text}");
+        assert!(text.contains("\u{fffd}[2J") && !text.contains('\u{1b}'), "{text}");
         let message = "capture.interfaces names a\u{7} twice".to_owned();
         let text = ConfigError::Contradiction { path: path.to_owned(), message }.to_string();
-        assert_eq!(text, r"gateway.toml: capture.interfaces names a\u{7} twice");
+        assert_eq!(text, "gateway.toml: capture.interfaces names a\u{fffd} twice");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use strum::IntoStaticStr;
 
-use super::ConfigError;
+use super::{ConfigError, printable};
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd, Serialize)]
@@ -98,9 +98,9 @@ impl Diagnosis {
         let mut text = String::new();
         for check in &self.checks {
             // Writing to a string cannot fail.
-            _ = writeln!(text, "{:7}  {:width$}  {}", check.verdict.name(), check.name, check.found);
+            _ = writeln!(text, "{:7}  {:width$}  {}", check.verdict.name(), check.name, printable(&check.found));
             if let Some(to_do) = &check.to_do {
-                _ = writeln!(text, "{:7}  {:width$}  -> {to_do}", "", "");
+                _ = writeln!(text, "{:7}  {:width$}  -> {}", "", "", printable(to_do));
             }
         }
         let count = |verdict| self.checks.iter().filter(|check| check.verdict == verdict).count();
@@ -227,7 +227,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(sentence) | Self::Environment(sentence) | Self::Findings(sentence) => f.write_str(sentence),
+            Self::Usage(sentence) | Self::Environment(sentence) | Self::Findings(sentence) => {
+                f.write_str(&printable(sentence))
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tracing::callsite::Identifier;
+use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -35,10 +36,18 @@ pub fn lines_left_out() -> u64 {
 impl Log {
     /// Whether the filter is one; otherwise why not, and the way out.
     pub fn check(&self) -> Result<(), String> {
-        let parsed = EnvFilter::builder().parse(&self.filter);
-        parsed.map(drop).map_err(|error| {
-            format!("log.filter `{}` is no log filter ({error}): write a level such as info", self.filter)
-        })
+        let filter = self.filter.trim();
+        let parsed = EnvFilter::builder().parse(filter);
+        parsed
+            .map_err(|error| format!("log.filter `{filter}` is no log filter ({error}): write a level such as info"))?;
+        // To the library a lone word is a module whose lines alone are logged.
+        let is_word = !filter.is_empty() && filter.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if is_word && filter.parse::<LevelFilter>().is_err() {
+            return Err(format!(
+                "log.filter `{filter}` is no level: write error, warn, info, debug or trace, or `info,{filter}=debug` for a module"
+            ));
+        }
+        Ok(())
     }
 
     /// Starts to log. A second start in one process (tests) changes nothing.

@@ -1,13 +1,16 @@
 //! What both programs owe the person who runs them: exit codes, one sentence per failure, faults of a configuration that
-//! name file, line and key, the log, and the JSON that both print: moments, advice, and what a `doctor` finds.
+//! name file, line and key, the log, the JSON that both print: moments, advice, and what a `doctor` finds,
+//! and the text formats of metrics.
 //!
 //! Does not: read files, print or end a process. The programs do.
 
 mod advice;
 mod config;
 mod diagnosis;
+mod exposition;
 mod logging;
 mod moment;
+mod printable;
 
 pub use advice::AdviceDocument;
 pub use config::{ConfigError, Renamed, or_default, parse, salvage, text};
@@ -15,5 +18,7 @@ pub use diagnosis::{
     Check, Diagnosis, ENVIRONMENT, FINDINGS, Failure, LEAST_ROOM_BYTES, USAGE, Verdict, judge_broken,
     judge_configuration, judge_directory, judge_kernel,
 };
+pub use exposition::Exposition;
 pub use logging::{LINES, Log, LogFormat, WINDOW, lines_left_out};
 pub use moment::{rfc3339, rfc3339_ms, rfc3339_ns, rfc3339_unix_s};
+pub use printable::{printable, printable_json};

@@ -302,13 +302,20 @@ pub(super) fn passwords() -> Result<()> {
         let write = |name: &str, text: &str| fs::write(asked.folder.path().join(name), text);
         write("right", "a long password\n")?;
         write("wrong", "another\n")?;
+        for (name, mode) in [("right", 0o600), ("wrong", 0o666)] {
+            fs::set_permissions(asked.folder.path().join(name), Permissions::from_mode(mode))?;
+        }
         let ca = |name: &str| stage.path().join(name).display().to_string();
         let how = if tls { format!("--url https://{} --ca {}", stage.http, ca("ca.pem")) } else { String::new() };
         let networks = asked.prints(&format!("networks --user ann --password-file right {how}"))?;
         ensure!(networks.contains("192.0.2.0/24"), "{networks}");
         asked.fails(&format!("networks {how}"), 1, &["a name and a password", "--user and --password-file"])?;
         let wrong = format!("networks --user ann --password-file wrong {how}");
-        asked.fails(&wrong, 1, &["wrong name or password", "admin.passwords"])?;
+        asked.fails(
+            &wrong,
+            1,
+            &["wrong name or password", "admin.passwords", "warning: wrong holds a secret", "0666"],
+        )?;
         asked.fails(&format!("networks --user ann --password-file missing {how}"), 1, &["cannot read missing"])?;
         if tls {
             asked.fails("status", 1, &["https://"])?;

@@ -4,6 +4,7 @@
 //! A program of its own: started under the name of one of the product's programs it is that program.
 
 mod ask;
+mod hostile;
 mod page;
 mod screen;
 mod wrong;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 
 use spand_tests::product::standing_in::{Case, run_all, stand_in};
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 17] = [
     ("the page has every command, option and default", || {
         page::the_page_has_every_command_option_and_default();
         Ok(())
@@ -34,6 +35,9 @@ const CASES: [Case; 14] = [
     ("asked: again and again", ask::again),
     ("asked: what goes wrong", ask::faults),
     ("asked: passwords and TLS", ask::passwords),
+    ("asked: what acts on a terminal", hostile::no_terminal),
+    ("asked: answers without an end", hostile::no_end),
+    ("asked: a password and another user's listener", hostile::no_password),
     ("asked: the first row of many networks", ask::first_row),
     ("asked: the whole screen", screen::top),
 ];

@@ -28,6 +28,9 @@ const TICKS_PER_S: [u64; 5] = [100, 200, 250, 300, 1_000];
 /// The programs in the kernel.
 pub(super) struct Programs {
     object: Object,
+    /// Of the congestion controls, held for as long as this lives.
+    _registered: Vec<Link>,
+    /// On the cgroup.
     links: Vec<Link>,
     /// The congestion control on BBR, where it was asked for and the kernel takes it.
     pub(super) on_bbr: Option<OnBbr>,
@@ -95,7 +98,7 @@ impl Programs {
     /// before [`Self::attach`].
     pub(super) fn load(variant: Variant, bbr: Bbr, room: &Room) -> Result<Self, NotStarted> {
         refusal::listen();
-        let (object, links, variant, mut lacks) = load_any(variant, room)?;
+        let (object, registered, variant, mut lacks) = load_any(variant, room)?;
         check_sizes(&object)?;
         let on_bbr = match bbr {
             Bbr::Full => load_on_bbr(&object, variant, &room.names)
@@ -104,20 +107,35 @@ impl Programs {
             Bbr::Window => None,
         };
         let ticks_per_s = ticks_per_s(&object)?;
-        Ok(Self { object, links, on_bbr, cgroup: None, variant, lacks, ticks_per_s })
+        Ok(Self {
+            object,
+            _registered: registered,
+            links: Vec::new(),
+            on_bbr,
+            cgroup: None,
+            variant,
+            lacks,
+            ticks_per_s,
+        })
     }
 
-    /// Attaches to `cgroup`. Nothing is started before [`Self::write_settings`].
-    pub(super) fn attach(&mut self, cgroup: &Path) -> Result<(), Failure> {
+    /// Attaches to `cgroup`, in place of the one before. Nothing is started before [`Self::write_settings`].
+    /// `others` may hold it for themselves.
+    pub(super) fn attach(&mut self, cgroup: &Path, others: &[refusal::Other]) -> Result<(), Failure> {
         let directory = File::open(cgroup)
             .map_err(|error| Failure::Environment(format!("cannot open the cgroup {}: {error}", cgroup.display())))?;
+        let mut links = Vec::new();
         for name in ["on_setsockopt", "on_socket"] {
             let program = self.object.progs_mut().find(|program| program.name() == name);
             let program = program.ok_or_else(|| incomplete(name))?;
-            self.links.push(program.attach_cgroup(directory.as_raw_fd()).map_err(|error| {
-                Failure::Environment(format!("cannot attach to the cgroup {}: {error}", cgroup.display()))
-            })?);
+            let kind = program.prog_type();
+            links.push(
+                program
+                    .attach_cgroup(directory.as_raw_fd())
+                    .map_err(|error| Failure::Environment(refusal::not_attached(&error, kind, cgroup, others)))?,
+            );
         }
+        self.links = links;
         self.cgroup = Some(identity(&directory.metadata().map_err(Failure::environment)?));
         Ok(())
     }

@@ -12,7 +12,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use spand_proto::network::Network;
 use spand_proto::operator::Failure;
 use spand_proto::units::{Bytes, Segments, Timestamp};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 mod attached;
 mod bbr;
@@ -31,13 +31,14 @@ use crate::config::{ApplyMethod, Config, Namespaces, Variant};
 use crate::policy::{Growths, Policy};
 use crate::probe;
 
-pub(crate) use attached::{Attached, attached, cgroup2_or, no_cgroup2};
+pub(crate) use attached::{Attached, attached, cgroup2_or, is_cgroup2, no_cgroup2};
 pub use events::Ended;
 use events::Events;
 use growths::GrowthTables;
 use layout::Settings;
 use load::{Names, Programs, Room};
 use networks::{Moment, Networks};
+pub(crate) use refusal::{Other, others};
 
 /// The applier.
 pub struct BpfApplier {
@@ -93,16 +94,17 @@ pub struct Loaded {
     cgroup: PathBuf,
     names: Names,
     programs: Programs,
+    others: Vec<Other>,
 }
 
 impl BpfApplier {
     /// Loads the programs and attaches them to the configured cgroup.
     pub fn start(config: &Config, policy: &Policy, clock: Clock) -> Result<Self, NotStarted> {
-        Self::load(config)?.attach(config, policy, clock)
+        Self::load(config, others())?.attach(config, policy, clock)
     }
 
-    /// Loads the programs: what comes after it needs no `CAP_SYS_ADMIN`.
-    pub(crate) fn load(config: &Config) -> Result<Loaded, NotStarted> {
+    /// Loads the programs: what comes after it needs no `CAP_SYS_ADMIN`. `others` were in the kernel before.
+    pub(crate) fn load(config: &Config, others: Vec<Other>) -> Result<Loaded, NotStarted> {
         let cgroup = attached::cgroup(&config.bpf.cgroup)?;
         let names = Names::new(&config.bpf.name);
         let room = Room { networks: config.limits.networks, names };
@@ -110,15 +112,15 @@ impl BpfApplier {
         info!(cgroup = %cgroup.display(), variant = %config.bpf.variant, "loading the kernel programs");
         let programs = Programs::load(config.bpf.variant, config.bpf.bbr, &room)?;
         programs.lacks.iter().for_each(report);
-        Ok(Loaded { cgroup, names, programs })
+        Ok(Loaded { cgroup, names, programs, others })
     }
 }
 
 impl Loaded {
     /// Attaches the programs to the cgroup.
     pub(crate) fn attach(self, config: &Config, policy: &Policy, clock: Clock) -> Result<BpfApplier, NotStarted> {
-        let Self { cgroup, names, mut programs } = self;
-        programs.attach(&cgroup)?;
+        let Self { cgroup, names, mut programs, others } = self;
+        programs.attach(&cgroup, &others)?;
         // The programs' first: a lifetime may end too early by what passes between the two, and never too late.
         let programs_ns = programs.now_ns()?;
         let start = Moment { agent: clock.now(), programs_ns };
@@ -212,6 +214,26 @@ impl BpfApplier {
         }
     }
 
+    /// A service manager removes the cgroup of a service that it restarts, and makes another one of the same name: attaches to that.
+    fn follow_cgroup(&mut self) {
+        if self.programs.are_attached_to(&self.cgroup) {
+            return;
+        }
+        let cgroup = self.cgroup.display();
+        match self.programs.attach(&self.cgroup, &[]) {
+            Ok(()) => {
+                info!(%cgroup, "the cgroup was made again: the kernel programs are attached to it");
+                self.detached = false;
+                self.count("cgroup_attached_again", 1);
+            }
+            Err(error) if !self.detached => {
+                self.detached = true;
+                warn!(%error, "the cgroup was removed: its connections are plain TCP until there is one at {cgroup} again");
+            }
+            Err(_) => {}
+        }
+    }
+
     fn count(&mut self, name: &'static str, number: u64) {
         if number > 0 {
             *self.counts.entry(name).or_default() += number;
@@ -272,10 +294,7 @@ impl Applier for BpfApplier {
 
     async fn reconcile(&mut self, decided: &Decided<'_>, now: Timestamp) -> bool {
         self.write_settings();
-        if !self.detached && !self.programs.are_attached_to(&self.cgroup) {
-            self.detached = true;
-            error!(cgroup = %self.cgroup.display(), "the cgroup is gone: its connections are plain TCP; start the agent again");
-        }
+        self.follow_cgroup();
         // At a look at everything only: these come at their own pace, however much changes.
         if decided.touched.is_none() {
             for service in std::mem::take(&mut self.services_left) {
@@ -306,7 +325,8 @@ impl Applier for BpfApplier {
         }
         let (window, inputs) = self.networks.started(network)?;
         if self.detached {
-            let sentence = format!("the cgroup {} is gone: start the agent again", self.cgroup.display());
+            let cgroup = self.cgroup.display();
+            let sentence = format!("the cgroup {cgroup} was removed; the agent attaches to the next one at this path");
             return Some(Outcome::NotApplied { reason: "cgroup_gone", sentence });
         }
         let variant = self.programs.variant;

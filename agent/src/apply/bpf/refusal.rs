@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use libbpf_rs::{ErrorKind, PrintLevel};
+use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::{ErrorKind, PrintLevel, ProgramType};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use tracing::debug;
 
@@ -56,6 +57,52 @@ pub(super) fn reason(error: &libbpf_rs::Error) -> String {
     }
     let first = warnings.first().map(|text| text.trim().trim_start_matches("libbpf: ").to_owned());
     first.map_or_else(|| error.to_string(), |first| format!("{first} ({error})"))
+}
+
+/// A program of somebody else that may hold a cgroup.
+#[derive(Clone, Debug)]
+pub(crate) struct Other {
+    kind: ProgramType,
+    id: u32,
+    name: String,
+}
+
+/// Programs of the kinds that ours are of. The kernel lists them for `CAP_SYS_ADMIN` alone, which the agent has before it confines itself at
+/// most: none without it. Which cgroup they hold no safe interface shows.
+pub(crate) fn others() -> Vec<Other> {
+    let programs = ProgInfoIter::default().map(|program| Other {
+        kind: program.ty,
+        id: program.id,
+        name: program.name.to_string_lossy().into_owned(),
+    });
+    programs.filter(|other| matches!(other.kind, ProgramType::SockOps | ProgramType::CgroupSockopt)).collect()
+}
+
+/// Why the kernel did not attach a program to `cgroup`, with the way out; `others` were there before ours.
+pub(super) fn not_attached(error: &libbpf_rs::Error, kind: ProgramType, cgroup: &Path, others: &[Other]) -> String {
+    let cgroup = cgroup.display();
+    let first = format!("cannot attach to the cgroup {cgroup}");
+    // What the kernel says of a program that was attached without BPF_F_ALLOW_MULTI there or above (`hierarchy_allows_attach`).
+    if error.kind() != ErrorKind::PermissionDenied
+        || Capabilities::own().and_then(Capabilities::lacking_to_load).is_some()
+    {
+        return format!("{first}: {error}");
+    }
+    let suspects: Vec<String> = others
+        .iter()
+        .filter(|other| other.kind == kind && !super::attached::PROGRAMS.contains(&other.name.as_str()))
+        .map(|other| format!("`{}` (id {})", other.name, other.id))
+        .collect();
+    let whose = match suspects.len() {
+        0 => "`bpftool cgroup tree` names it".to_owned(),
+        1 => format!("it is {}", suspects.join("")),
+        _ => format!("it is one of {}", suspects.join(", ")),
+    };
+    let kind = if kind == ProgramType::SockOps { "sock_ops" } else { "setsockopt" };
+    format!(
+        "{first}: a {kind} program of somebody else holds it, or one above, for itself; {whose}: have its owner attach it with \
+         BPF_F_ALLOW_MULTI, stop it, or name in bpf.cgroup one that is not below its cgroup"
+    )
 }
 
 /// The verifier's last words on the program that it refused.

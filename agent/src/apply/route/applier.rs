@@ -1,6 +1,6 @@
 //! The applier: what it holds, and the order in which it acts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spand_proto::network::Network;
@@ -18,7 +18,7 @@ use super::monitor::Disturbance;
 use super::monitor::Monitor;
 use super::netlink::{Netlink, NetlinkError};
 use super::plan::Obstacle;
-use super::plan::{self, InForce, Plan};
+use super::plan::{self, InForce, Plan, StepBacks};
 use super::signature::PROTOCOL;
 use super::view::View;
 
@@ -48,7 +48,7 @@ pub struct RouteApplier {
     unsettled: Vec<(Timestamp, Disturbance)>,
     /// Networks whose route the kernel refused, until they are tried again.
     pub(super) refused: BTreeMap<Network, Timestamp>,
-    pub(super) stepped_back: BTreeSet<Network>,
+    pub(super) stepped_back: StepBacks,
     counts: ApplyCounts,
 }
 
@@ -84,7 +84,7 @@ impl RouteApplier {
             obstacles: BTreeMap::new(),
             unsettled: Vec::new(),
             refused: BTreeMap::new(),
-            stepped_back: BTreeSet::new(),
+            stepped_back: StepBacks::default(),
             counts: ApplyCounts::new(),
         };
         applier.count("cleaned_up", done.removed.len());
@@ -143,7 +143,7 @@ impl RouteApplier {
         let Some(view) = self.dump(now).await else { return false };
         let lost = plan::lost(&self.in_force, &view);
         self.view = Some(view);
-        self.step_back(&lost);
+        self.step_back(&lost, now);
         true
     }
 
@@ -226,6 +226,7 @@ impl Applier for RouteApplier {
         self.recover_from_standstill(now).await;
         self.retreat_from(now).await;
         self.unsettled.retain(|(until, _)| *until > now);
+        self.stepped_back.forget(now);
         self.refused.retain(|network, until| *until > now && desired.contains_key(network));
         if !self.guarded() {
             return self.give_up(desired, Obstacle::Unguarded).await;
@@ -242,6 +243,7 @@ impl Applier for RouteApplier {
             unsettled: &self.unsettled,
             refused: &self.refused,
             limit: self.limit,
+            now,
         });
         for (network, obstacle) in &plan.obstacles {
             if self.obstacles.get(network) == Some(obstacle) {

@@ -7,7 +7,7 @@ use tracing::{info, warn};
 use super::applier::RouteApplier;
 use super::cleanup::{ESRCH, undo_line};
 use super::netlink::{Change, NetlinkError};
-use super::plan::{InForce, MOST_STEPPED_BACK, Obstacle, Step};
+use super::plan::{InForce, Obstacle, Step};
 use crate::apply::DesiredStarts;
 use crate::clock;
 use crate::ledger::Entry;
@@ -17,13 +17,11 @@ const REFUSAL_PAUSE: Micros = Micros::from_secs(30);
 
 impl RouteApplier {
     /// Someone removed or changed these routes of ours: they are no longer ours.
-    pub(super) fn step_back(&mut self, lost: &[Network]) {
+    pub(super) fn step_back(&mut self, lost: &[Network], now: Timestamp) {
         for network in lost {
             self.in_force.remove(network);
-            if self.stepped_back.len() < MOST_STEPPED_BACK {
-                self.stepped_back.insert(*network);
-            }
-            warn!(%network, "someone removed or changed our route: it stays away until the agent is started again");
+            let length_s = self.stepped_back.on_lost(*network, now).0 / 1_000_000;
+            warn!(%network, "someone removed or changed our route: it comes back in {length_s} s");
         }
         self.forget(lost, "someone else removed or changed it");
     }

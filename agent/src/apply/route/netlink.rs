@@ -205,14 +205,23 @@ pub(super) fn link(message: &LinkMessage) -> Link {
 
 // A lock ensures that one agent alone changes routes here.
 
+/// Its name among the abstract ones.
+const LOCK: &[u8] = b"spand-agent/route";
+
 /// A socket whose name only one process of a network namespace can hold: two agents would take each other's routes for
 /// those of a dead one. The kernel frees the name when the process ends, however that comes about.
 pub fn only_agent_here() -> Result<UnixDatagram, Failure> {
-    let name = SocketAddr::from_abstract_name(b"spand-agent/route").map_err(Failure::environment)?;
+    let name = SocketAddr::from_abstract_name(LOCK).map_err(Failure::environment)?;
     UnixDatagram::bind_addr(&name).map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => Failure::Environment(
             "another agent applies routes in this network namespace: stop it first, or set apply to dry_run".to_owned(),
         ),
         _ => Failure::Environment(format!("cannot take the lock of this network namespace: {error}")),
     })
+}
+
+/// Whether an agent has that lock. Takes it at no moment, so that one may start meanwhile.
+pub(crate) fn an_agent_is_here() -> bool {
+    let name = SocketAddr::from_abstract_name(LOCK);
+    name.and_then(|name| UnixDatagram::unbound()?.connect_addr(&name)).is_ok()
 }

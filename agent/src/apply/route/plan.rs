@@ -1,9 +1,9 @@
 //! What is to be changed so that our routes match the desired starts. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use spand_proto::network::Network;
-use spand_proto::units::{Segments, Timestamp};
+use spand_proto::units::{Micros, Segments, Timestamp};
 use strum::{Display, IntoStaticStr};
 
 use super::monitor::Disturbance;
@@ -27,10 +27,51 @@ pub(super) struct Situation<'a> {
     pub(super) desired: &'a DesiredStarts,
     pub(super) view: &'a View,
     pub(super) in_force: &'a BTreeMap<Network, InForce>,
-    pub(super) stepped_back: &'a BTreeSet<Network>,
+    pub(super) stepped_back: &'a StepBacks,
     pub(super) unsettled: &'a [(Timestamp, Disturbance)],
     pub(super) refused: &'a BTreeMap<Network, Timestamp>,
     pub(super) limit: usize,
+    pub(super) now: Timestamp,
+}
+
+/// Networks whose route of ours somebody removed or changed. A manager of the network that is restarted removes the routes of everybody
+/// once; who removes them again means it. So ours comes back after a time that doubles with each removal.
+#[derive(Debug, Default)]
+pub(super) struct StepBacks(BTreeMap<Network, StepBack>);
+
+#[derive(Clone, Copy, Debug)]
+struct StepBack {
+    length: Micros,
+    until: Timestamp,
+}
+
+impl StepBacks {
+    /// The first time without our route, and the longest, after which another removal counts as the first.
+    const FIRST: Micros = Micros::from_secs(4);
+    const LONGEST: Micros = Micros::from_secs(3_600);
+
+    /// Takes a removal at `now`; for how long ours stays away.
+    pub(super) fn on_lost(&mut self, network: Network, now: Timestamp) -> Micros {
+        let before = self.0.get(&network).map(|one| Micros(one.length.0.saturating_mul(2)).min(Self::LONGEST));
+        let length = before.unwrap_or(Self::FIRST);
+        if before.is_some() || !self.is_full() {
+            self.0.insert(network, StepBack { length, until: now.after(length) });
+        }
+        length
+    }
+
+    /// Forgets removals that are long ago.
+    pub(super) fn forget(&mut self, now: Timestamp) {
+        self.0.retain(|_, one| one.until.after(Self::LONGEST) > now);
+    }
+
+    pub(super) fn is_away(&self, network: Network, now: Timestamp) -> bool {
+        self.0.get(&network).is_some_and(|one| one.until > now)
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.len() >= MOST_STEPPED_BACK
+    }
 }
 
 /// Changes, in the order in which they are made: removals first.
@@ -102,8 +143,8 @@ impl Plan {
 
 impl Situation<'_> {
     fn hop(&self, network: Network) -> Result<Hop, Obstacle> {
-        let forgetful = self.stepped_back.len() >= MOST_STEPPED_BACK && !self.in_force.contains_key(&network);
-        if forgetful || self.stepped_back.contains(&network) {
+        let forgetful = self.stepped_back.is_full() && !self.in_force.contains_key(&network);
+        if forgetful || self.stepped_back.is_away(network, self.now) {
             return Err(Obstacle::SteppedBack);
         }
         if self.refused.contains_key(&network) {
@@ -166,7 +207,7 @@ pub enum Obstacle {
     LinkDown,
     /// Routes, rules or links changed a moment ago.
     Settling,
-    /// Someone removed or changed our route: we do not come back.
+    /// Someone removed or changed our route a while ago.
     SteppedBack,
     /// As many routes as `limits.applied` allows are in force.
     NoRoom,
@@ -201,7 +242,9 @@ impl Obstacle {
             Self::NotCopyable => "the covering route has a property that a copy cannot keep",
             Self::LinkDown => "the covering route's link is down",
             Self::Settling => "routes, rules or links changed a moment ago: ours comes back when they stand still",
-            Self::SteppedBack => "someone removed or changed our route: it stays away until the agent is started again",
+            Self::SteppedBack => {
+                "someone removed or changed our route: it comes back after 4 s, and after twice the time with each removal"
+            }
             Self::NoRoom => "limits.applied routes are in force already",
             Self::Kernel => "the kernel refused the route; see the log",
             Self::Ledger => "the ledger could not be written, and nothing is changed without it",

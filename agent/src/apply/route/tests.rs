@@ -1,6 +1,6 @@
 //! What is copied, what is refused and what is planned, without a kernel.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::route::{
@@ -9,10 +9,10 @@ use rtnetlink::packet_route::route::{
 use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 
 use spand_proto::network::Network;
-use spand_proto::units::{Segments, Timestamp};
+use spand_proto::units::{Micros, Segments, Timestamp};
 
 use super::monitor::Disturbance;
-use super::plan::{InForce, Plan, Situation, lost};
+use super::plan::{InForce, Plan, Situation, StepBacks, lost};
 use super::view::{Link, View};
 use super::*;
 use crate::apply::{Desired, Inputs, StartReason};
@@ -148,7 +148,7 @@ fn a_copy_keeps_metrics_and_is_recognised_when_the_kernel_gives_it_back() {
 struct Case {
     view: View,
     in_force: BTreeMap<Network, InForce>,
-    stepped_back: BTreeSet<Network>,
+    stepped_back: StepBacks,
     unsettled: Vec<(Timestamp, Disturbance)>,
     refused: BTreeMap<Network, Timestamp>,
 }
@@ -161,7 +161,7 @@ impl Case {
             (network(text), InForce { hop, link: "eth0".to_owned(), window: Segments(*window) })
         };
         let in_force = in_force.iter().map(set).collect();
-        Self { view, in_force, stepped_back: BTreeSet::new(), unsettled: Vec::new(), refused: BTreeMap::new() }
+        Self { view, in_force, stepped_back: StepBacks::default(), unsettled: Vec::new(), refused: BTreeMap::new() }
     }
 
     /// Steps as `network window`, removals, obstacles.
@@ -191,6 +191,7 @@ impl Case {
             unsettled: &self.unsettled,
             refused: &self.refused,
             limit,
+            now: Timestamp(0),
         });
         (
             plan.steps.iter().map(|step| format!("{} {}", step.network, step.window.0)).collect(),
@@ -227,7 +228,7 @@ fn a_network_that_is_unsettled_refused_or_stepped_back_from_goes_and_stays_away(
     let mut disturbance = Disturbance::default();
     disturbance.prefix("192.0.0.0/16".parse().unwrap());
     case.unsettled.push((Timestamp(1), disturbance));
-    case.stepped_back.insert(network("198.51.100.0/24"));
+    case.stepped_back.on_lost(network("198.51.100.0/24"), Timestamp(0));
     let desired = [("192.0.2.0/24", 20), ("198.51.100.0/24", 20), ("203.0.113.0/24", 20)];
     let (steps, removals, obstacles) = case.plan(&desired, 10);
     assert_eq!((steps.len(), removals.len()), (0, 2));
@@ -238,10 +239,31 @@ fn a_network_that_is_unsettled_refused_or_stepped_back_from_goes_and_stays_away(
 }
 
 #[test]
+fn each_removal_doubles_the_time_without_our_route_up_to_an_hour_and_an_hour_forgets_it() {
+    let (mut backs, removed) = (StepBacks::default(), network("192.0.2.0/24"));
+    let mut now = Timestamp(0);
+    let mut lengths = Vec::new();
+    for _ in 0..12 {
+        let length = backs.on_lost(removed, now);
+        lengths.push(length.0 / 1_000_000);
+        assert!(backs.is_away(removed, now) && !backs.is_away(removed, now.after(length)));
+        // Set again at once, and removed again.
+        now = now.after(length);
+        backs.forget(now);
+    }
+    assert_eq!(lengths, [4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 3_600, 3_600]);
+    backs.forget(now.after(Micros::from_secs(3_600)));
+    assert_eq!(backs.on_lost(removed, now), Micros::from_secs(4));
+    assert_eq!(backs.on_lost(network("198.51.100.0/24"), now), Micros::from_secs(4), "each network by itself");
+}
+
+#[test]
 fn an_agent_that_cannot_remember_more_step_backs_applies_nothing_new() {
     let mut case = Case::new(&[("192.0.2.0/24", 20)]);
     let many = (0..u32::try_from(plan::MOST_STEPPED_BACK).unwrap()).map(|n| 0x0a00_0000 + n * 256);
-    case.stepped_back = many.map(|n| Network::of(std::net::Ipv4Addr::from(n).into())).collect();
+    for n in many {
+        case.stepped_back.on_lost(Network::of(std::net::Ipv4Addr::from(n).into()), Timestamp(0));
+    }
     let (steps, removals, obstacles) = case.plan(&[("192.0.2.0/24", 25), ("198.51.100.0/24", 20)], 10);
     assert_eq!((steps, removals.len()), (vec!["192.0.2.0/24 25".to_owned()], 0), "what is in force stays in our hands");
     assert_eq!(obstacles, [("198.51.100.0/24".to_owned(), Obstacle::SteppedBack)]);

@@ -172,8 +172,11 @@ fn for_people(found: &Found, place: &Place) -> String {
     if advises {
         lines.push("# All of it at once, and the agent paused until `spand-agent resume`:".to_owned());
         lines.push(found.take_back.clone());
-    } else if found.agent_error.is_none() && found.changes.is_empty() {
-        // Besides programs of an agent with another state_dir, which are listed above.
+    } else if found.agent_error.is_none()
+        && found.changes.is_empty()
+        && (found.agent.is_some() || found.programs.is_some())
+    {
+        // Besides programs of an agent at another socket, which are listed above.
         let nothing = if runs_bpf || programs == 0 { "Nothing" } else { "Nothing else" };
         lines.push(format!("# {nothing} is in force."));
     }
@@ -212,18 +215,13 @@ fn about_programs(found: &Found, lines: &mut Vec<String>) {
     if programs.is_empty() {
         return;
     }
-    let whose = if runs_bpf {
-        "They go when the agent stops."
-    } else {
-        "They belong to an agent with another state_dir: stop it."
-    };
-    lines.push(format!("# Programs in the kernel, which decide nothing where nothing is in force. {whose}"));
-    lines.extend(programs.iter().map(|program| {
-        let place = match (program.cgroup_id, program.configured_cgroup) {
-            (None, _) => "congestion control".to_owned(),
-            (Some(_), true) => "attached to the configured cgroup".to_owned(),
-            (Some(id), false) => format!("attached to the cgroup with inode {id}"),
-        };
-        format!("#   link {}: {}, {place}", program.link_id, program.name)
-    }));
+    lines.push("# Programs of agents in the kernel. They go when their process stops:".to_owned());
+    lines.extend(
+        programs
+            .iter()
+            .map(|program| format!("#   {} {}, held by {}", program.name, program.place(), program.holder())),
+    );
+    if found.agent.is_none() {
+        lines.push("# They may start connections on advice: name the socket of their agent with --socket, or stop its process.".to_owned());
+    }
 }

@@ -5,13 +5,16 @@
 
 mod look;
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use spand_proto::network::Network;
 use spand_proto::operator::Failure;
 
 use super::pause::{ChangeError, change, shortfall};
 use super::{print, print_json};
-use crate::apply::route::{CleanUp, Netlink, clean_up, signed_routes};
+use crate::apply::bpf::{Attached, attached, cgroup2_or};
+use crate::apply::route::{CleanUp, Netlink, an_agent_is_here, clean_up, signed_routes};
 use crate::args::{Format, Undo};
 use crate::config::Place;
 use crate::control::{AskError, Paused, Request};
@@ -34,6 +37,8 @@ struct Undone {
     routes_removed: Vec<Network>,
     /// Routes with the agent's signature that are not in the ledger: somebody else's.
     routes_left: Vec<Network>,
+    /// Programs of other agents than this one, which stay; `null` where this user may not look.
+    programs_left: Option<Vec<Attached>>,
 }
 
 fn take_back(place: &Place, format: Format) -> Result<(), Failure> {
@@ -42,7 +47,7 @@ fn take_back(place: &Place, format: Format) -> Result<(), Failure> {
             let trouble = shortfall(&paused);
             (Some(paused), trouble)
         }
-        Err(ChangeError::Ask(AskError::NoAgent(_))) => (None, place.doubt()),
+        Err(ChangeError::Ask(AskError::NoAgent(_))) => (None, None),
         Err(error @ (ChangeError::Refused(_) | ChangeError::Ask(AskError::NotAllowed(_)))) => {
             return Err(Failure::environment(error));
         }
@@ -56,7 +61,13 @@ fn take_back(place: &Place, format: Format) -> Result<(), Failure> {
     let (CleanUp { removed, left }, remaining) = runtime
         .block_on(clean(&recorded))
         .map_err(|error| Failure::Environment(format!("cannot take everything back: {error}")))?;
-    let undone = Undone { agent, routes_removed: removed, routes_left: left };
+    let programs = attached(cgroup2_or(&place.cgroup).as_deref());
+    let own = |program: &Attached| {
+        agent.as_ref().is_some_and(|agent| program.pids.iter().any(|pid| u32::try_from(*pid) == Ok(agent.pid)))
+    };
+    let programs_left = programs.map(|all| all.into_iter().filter(|program| !own(program)).collect());
+    let undone = Undone { agent, routes_removed: removed, routes_left: left, programs_left };
+    let trouble = trouble.or_else(|| unreached(&undone, place));
     if format.json {
         print_json(&undone)?;
     } else {
@@ -67,6 +78,37 @@ fn take_back(place: &Place, format: Format) -> Result<(), Failure> {
         format!("routes of the agent are still there: {}", networks.join(", "))
     });
     stays.or(trouble).map_or(Ok(()), |trouble| Err(Failure::Environment(trouble)))
+}
+
+/// Where no agent answered: what shows that one has starts in force, or may have.
+fn unreached(undone: &Undone, place: &Place) -> Option<String> {
+    if undone.agent.is_some() {
+        return None;
+    }
+    let socket = place.socket.display();
+    let Some(programs) = &undone.programs_left else {
+        return Some(format!(
+            "no agent answers at {socket}, and only root can list programs in the kernel: run this as root to know whether starts are in \
+             force"
+        ));
+    };
+    let way_out = "name the socket of that agent with --socket, or stop it";
+    // A congestion control alone starts nothing.
+    let on_cgroups = programs.iter().filter(|program| program.cgroup_id.is_some());
+    let holds: BTreeSet<String> = on_cgroups.map(|one| format!("{} ({})", one.holder(), one.place())).collect();
+    if !holds.is_empty() {
+        let holds: Vec<String> = holds.into_iter().collect();
+        return Some(format!(
+            "no agent answers at {socket}, but programs of an agent are in the kernel and may start connections on advice: {}; {way_out}",
+            holds.join(", ")
+        ));
+    }
+    if an_agent_is_here() {
+        return Some(format!(
+            "no agent answers at {socket}, but one applies routes in this network namespace and sets them again; {way_out}"
+        ));
+    }
+    place.doubt()
 }
 
 /// Removes the routes that are ours, and looks once more for those that stay.
@@ -91,8 +133,13 @@ fn for_people(undone: &Undone, whole: bool, place: &Place) -> String {
             place.command("resume")
         ));
     }
+    let others: BTreeSet<String> = undone.programs_left.iter().flatten().map(Attached::holder).collect();
+    if undone.agent.is_some() {
+        lines.extend(others.iter().map(|holder| format!("left the programs of another agent ({holder})")));
+    }
     if whole {
-        lines.push("nothing is in force".to_owned());
+        let nothing = if others.is_empty() { "nothing" } else { "nothing else" };
+        lines.push(format!("{nothing} is in force"));
     }
     lines.join("\n")
 }

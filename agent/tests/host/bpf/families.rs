@@ -1,6 +1,7 @@
 //! `[destinations]` holds for connections, however a gateway writes a network: policy, kernel table and `explain` agree on
 //! every form of prefix, for sockets of both families.
 
+use super::lifetime::Cgroup;
 use super::*;
 use crate::support::gateway::announced;
 
@@ -188,26 +189,6 @@ fn a_route_that_locks_cwnd_bounds_a_start() {
 }
 
 // Announced starts against connections that the programs see.
-
-/// A cgroup; it is removed when this is dropped.
-struct Cgroup(std::path::PathBuf);
-
-impl Cgroup {
-    fn new(name: &str) -> Self {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-        let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2")).expect("version 2 cgroups");
-        let path = std::path::Path::new(mount.split(' ').nth(1).unwrap()).join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        // Left where the agent still runs after a failure; the next test of this name takes it over.
-        _ = std::fs::remove_dir(&self.0);
-    }
-}
 
 /// Announces and makes a dozen connections, and waits for what the agent makes of them.
 async fn judged(host: &mut Host, state: &str) -> serde_json::Value {

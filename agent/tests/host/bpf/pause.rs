@@ -2,7 +2,7 @@
 
 use spand_proto::push::PauseState;
 
-use super::lifetime::fresh_threshold;
+use super::lifetime::{Cgroup, fresh_threshold};
 use super::*;
 
 /// What `command` printed for people, and its exit code.
@@ -156,6 +156,8 @@ fn undo_says_what_programs_have_in_force_and_takes_it_back() {
         let (text, code) = output(&host.agent, &["undo", "--run"]);
         assert_eq!(code, Some(0), "{text}");
         assert!(text.contains("is paused until") && text.contains("nothing is in force"), "{text}");
+        // Of the kernel's links, its own are not somebody else's.
+        assert_eq!(host.agent.json(&["undo", "--run", "--json"])["programs_left"], serde_json::json!([]));
         assert_eq!(fresh_threshold(&host, &mut open), None);
         // Advice that comes later does not come into force.
         host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 60, 60))).await;
@@ -170,6 +172,30 @@ fn undo_says_what_programs_have_in_force_and_takes_it_back() {
         let (text, code) = output(&host.agent, &["undo"]);
         assert_eq!(code, Some(0), "{text}");
         assert!(text.contains("No agent runs here") && !text.contains("t76"), "{text}");
+    });
+}
+
+#[test]
+fn undo_that_asks_at_another_socket_names_the_process_and_the_cgroup_that_start_connections() {
+    in_namespace("bpf_undo_elsewhere", || async {
+        let cgroup = Cgroup::new("elsewhere");
+        let host = Host::with(77, "paper", "cubic", &format!("cgroup = \"{}\"", cgroup.0.display())).await;
+        let elsewhere = host.agent.folder.path().join("typo.sock");
+        let undo = ["undo", "--run", "--socket", elsewhere.to_str().unwrap()];
+        let (text, code) = output(&host.agent, &undo);
+        assert_eq!(code, Some(1), "{text}");
+        for word in [format!("process {}", host.agent.pid()), cgroup.0.display().to_string()] {
+            assert!(text.contains(&word), "{word} in {text}");
+        }
+        assert!(!text.contains("is in force") && text.contains("--socket"), "{text}");
+        let left = host.agent.json(&[&undo[..], &["--json"]].concat());
+        assert_eq!(left["programs_left"][0]["pids"], serde_json::json!([host.agent.pid().as_raw()]), "{left}");
+
+        // Attached to nothing any more, its programs start nothing.
+        std::fs::remove_dir(&cgroup.0).unwrap();
+        // The kernel takes them off a cgroup a moment after its end.
+        eventually("nothing is attached", || output(&host.agent, &undo).1 == Some(0)).await;
+        std::fs::create_dir(&cgroup.0).unwrap();
     });
 }
 

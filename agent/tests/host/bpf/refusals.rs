@@ -1,5 +1,8 @@
 //! What is left alone, and counted.
 
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use super::lifetime::Cgroup;
 use super::*;
 
 /// Careful mode with bounds that a loopback's round trip passes against an estimate of 100 ms.
@@ -225,5 +228,61 @@ fn without_programs_the_agent_goes_on_without_advice_or_by_routes_or_ends() {
             assert!(doctor.lines().any(|line| line.starts_with("fail     kernel_programs")), "{doctor}");
             assert_eq!(agent.stop(), Some(0));
         }
+    });
+}
+
+// A cgroup that somebody else's program holds for itself.
+
+/// Commands of bpf(2).
+const PROG_LOAD: i32 = 5;
+const PROG_ATTACH: i32 = 8;
+
+/// Attaches a `sock_ops` program that does nothing (`r0 = 1; exit`) to a cgroup, without `BPF_F_ALLOW_MULTI`; it goes with the cgroup.
+fn attach_alone(name: &str, cgroup: &std::path::Path) {
+    let instructions: [u64; 2] = [0x0000_0001_0000_00b7, 0x95];
+    let licence = c"GPL";
+    let mut load = [0_u8; 72];
+    let mut put = |at: usize, bytes: &[u8]| load[at..at + bytes.len()].copy_from_slice(bytes);
+    // Type and number of instructions, where they are, the licence, the name, and the kind of attachment.
+    put(0, &13_u32.to_ne_bytes());
+    put(4, &2_u32.to_ne_bytes());
+    put(8, &(instructions.as_ptr() as u64).to_ne_bytes());
+    put(16, &(licence.as_ptr() as u64).to_ne_bytes());
+    put(48, name.as_bytes());
+    put(68, &3_u32.to_ne_bytes());
+    let program = bpf(PROG_LOAD, &load);
+    let directory = std::fs::File::open(cgroup).unwrap();
+    // SAFETY: the kernel gave this descriptor just now, and nobody else has it.
+    let program = unsafe { OwnedFd::from_raw_fd(program) };
+    let attach: Vec<u8> =
+        [directory.as_raw_fd(), program.as_raw_fd(), 3, 0].into_iter().flat_map(i32::to_ne_bytes).collect();
+    bpf(PROG_ATTACH, &attach);
+}
+
+fn bpf(command: i32, attributes: &[u8]) -> i32 {
+    // SAFETY: the attributes are as long as the call states, and what they point at lives on.
+    let done = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), attributes.len()) };
+    assert!(done >= 0, "bpf {command}: {}", std::io::Error::last_os_error());
+    i32::try_from(done).unwrap()
+}
+
+#[test]
+fn a_program_that_holds_the_cgroup_for_itself_is_named_with_the_way_out() {
+    in_namespace("bpf_exclusive", || async {
+        let cgroup = Cgroup::new("exclusive");
+        let inner = cgroup.0.join("service");
+        std::fs::create_dir(&inner).unwrap();
+        attach_alone("other_agent", &cgroup.0);
+        let gateway = Gateway::start().await;
+        let agent = Agent::stopped();
+        let bpf = format!("[bpf]\nname = \"t78\"\nvariant = \"sockops\"\ncgroup = \"{}\"", inner.display());
+        agent.configure(&gateway, "apply = \"bpf\"", &bpf);
+        let output = agent.output(&["run"]);
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8_lossy(&output.stderr);
+        for word in ["`other_agent` (id ", "BPF_F_ALLOW_MULTI", inner.to_str().unwrap()] {
+            assert!(text.contains(word), "{word} in {text}");
+        }
+        std::fs::remove_dir(&inner).unwrap();
     });
 }

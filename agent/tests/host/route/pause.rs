@@ -89,6 +89,12 @@ fn undo_beside_a_running_agent_pauses_it_and_without_one_pauses_nothing() {
         agent.run();
         let _stream = gateway.snapshot(&[estimate("192.0.2.0/24", 40, 60)]).await;
         eventually("the next start advises", || ours().contains("192.0.2.0/24")).await;
+
+        // A typing error: the agent that sets its routes again is not at this socket.
+        let typo = agent.folder.path().join("typo.sock");
+        let missed = agent.output(&["undo", "--run", "--socket", typo.to_str().unwrap()]);
+        assert_eq!(missed.status.code(), Some(1), "{}", words(&missed));
+        assert!(words(&missed).contains("no agent answers at") && !words(&missed).contains("is in force"));
     });
 }
 

@@ -5,7 +5,7 @@
 
 use std::num::NonZeroU32;
 
-use pcap::Capture;
+use pcap::{Capture, Linktype};
 
 use super::libpcap::{explain, message};
 use super::{LiveError, LiveOptions};
@@ -13,6 +13,22 @@ use crate::LinkType;
 
 /// Kernel memory for the capture that only compiles.
 const COMPILER_BUFFER_BYTES: i32 = 1 << 20;
+
+/// What a mirrored packet begins with. A filter may name what only one of them has.
+const LIKELY: [Linktype; 3] = [Linktype::ETHERNET, Linktype::RAW, Linktype::LINUX_SLL2];
+
+/// Whether a filter is one at all: without an interface, which may refuse it all the same.
+pub fn check_filter(expression: &str) -> Result<(), LiveError> {
+    let compile = |link_type| Capture::dead(link_type)?.compile(expression, true).map(drop);
+    let [first, others @ ..] = LIKELY;
+    compile(first).or_else(|error| {
+        if others.into_iter().any(|link_type| compile(link_type).is_ok()) {
+            return Ok(());
+        }
+        let interface = "any interface".to_owned();
+        Err(LiveError::BadFilter { interface, filter: expression.to_owned(), message: message(error) })
+    })
+}
 
 /// The program of the options' filter: it lets `snap_len` bytes of a packet through, or nothing.
 pub(super) fn compile(options: &LiveOptions, link_type: LinkType) -> Result<Vec<libc::sock_filter>, LiveError> {
@@ -66,6 +82,19 @@ fn take(snap_len: NonZeroU32) -> libc::sock_filter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_interface_takes_is_no_filter() {
+        for filter in
+            ["", "tcp port 443", "vlan and tcp", "inbound", "ether host 02:00:00:00:00:01", "not net 10.0.0.0/8"]
+        {
+            check_filter(filter).unwrap_or_else(|error| panic!("{filter}: {error}"));
+        }
+        for wrong in ["tpc", "tcp port", "host 10.0.0.300", "port 443 and ("] {
+            let error = check_filter(wrong).unwrap_err().to_string();
+            assert!(error.contains(wrong) && error.contains("pcap-filter(7)"), "{error}");
+        }
+    }
 
     #[test]
     fn instructions_are_read_as_they_are_printed() {

@@ -17,6 +17,7 @@ mod pf_ring;
 mod ring;
 
 pub use error::LiveError;
+pub use filter::check_filter;
 pub(crate) use losses::interface_of;
 pub use options::{Backend, Cluster, ClusterKind, LiveOptions, PfRingOptions};
 

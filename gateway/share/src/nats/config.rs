@@ -1,5 +1,6 @@
 //! How a gateway reaches NATS. What is configured was checked by who read it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use async_nats::{ConnectOptions, ServerAddr};
 use nkeys::{KeyPair, KeyPairType};
 use spand_core::sharing::GatewayId;
 use spand_proto::tls::{PemError, PemFile};
+use tokio::io::AsyncReadExt;
 
 use super::fault::Fault;
 use super::subjects::Subjects;
@@ -190,7 +192,17 @@ async fn secret(path: &Path, what: &str) -> Result<String, Fault> {
     Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
 }
 
+/// Largest file of a secret or certificate, in bytes: a device has no end.
+const MOST_BYTES: u64 = 1 << 20;
+
 async fn bytes(path: &Path, what: &str) -> Result<Vec<u8>, Fault> {
-    let read = tokio::fs::read(path).await;
-    read.map_err(|error| Fault::of(format!("{} ({what}) cannot be read: {error}", path.display())))
+    let whole = async {
+        let mut bytes = Vec::new();
+        tokio::fs::File::open(path).await?.take(MOST_BYTES + 1).read_to_end(&mut bytes).await?;
+        if bytes.len() as u64 > MOST_BYTES {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 1 MiB, the most that is read"));
+        }
+        Ok(bytes)
+    };
+    whole.await.map_err(|error| Fault::of(format!("{} ({what}) cannot be read: {error}", path.display())))
 }

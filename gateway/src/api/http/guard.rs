@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use axum::http::header::{
     AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
 };
-use axum::http::{StatusCode, Uri};
+use axum::http::{StatusCode, Uri, Version};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -19,17 +19,18 @@ use crate::api::refusals::Reason;
 /// Answers that are open: whether the process lives and works, for supervisors that know no password.
 pub(super) const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-/// Why a request does not name one host: a cache or a proxy before the gateway could take another of them than the gateway does (RFC 9112
-/// section 3.2).
-pub(super) fn ambiguous_host(uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
+/// Why a request does not name one host (RFC 9112 section 3.2): HTTP/1.1 requires it, and of several a cache or a proxy before the gateway
+/// could take another than the gateway does.
+pub(super) fn ambiguous_host(version: Version, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
     let mut hosts = headers.get_all(HOST).iter();
     let (first, second) = (hosts.next(), hosts.next());
     let named = uri.authority().map(|authority| authority.as_str().as_bytes());
     let differs = named.zip(first).is_some_and(|(named, host)| !named.eq_ignore_ascii_case(host.as_bytes()));
-    let why = match (second, differs) {
-        (Some(_), _) => "two Host headers: send one",
-        (None, true) => "the address and the Host header name different hosts: send the same in both",
-        (None, false) => return None,
+    let why = match (first, second) {
+        (None, _) if version == Version::HTTP_11 => "no Host header: HTTP/1.1 requires one",
+        (_, Some(_)) => "two Host headers: send one",
+        _ if differs => "the address and the Host header name different hosts: send the same in both",
+        _ => return None,
     };
     Some(Problem::new(StatusCode::BAD_REQUEST, why))
 }
@@ -127,16 +128,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_that_names_several_hosts_is_refused() {
-        let refused = |uri: &str, hosts: &[&str]| {
+    fn a_request_that_names_no_host_or_several_is_refused() {
+        let refused_as = |version, uri: &str, hosts: &[&str]| {
             let mut headers = HeaderMap::new();
             for host in hosts {
                 headers.append(HOST, HeaderValue::from_str(host).unwrap());
             }
-            ambiguous_host(&uri.parse().unwrap(), &headers).is_some()
+            ambiguous_host(version, &uri.parse().unwrap(), &headers).is_some()
         };
+        let refused = |uri: &str, hosts: &[&str]| refused_as(Version::HTTP_11, uri, hosts);
         let own = "127.0.0.1:7480";
-        assert!(!refused("/healthz", &[own]) && !refused("/healthz", &[]));
+        assert!(!refused("/healthz", &[own]) && refused("/healthz", &[]));
+        assert!(
+            !refused_as(Version::HTTP_10, "/healthz", &[])
+                && !refused_as(Version::HTTP_2, "http://localhost/healthz", &[])
+        );
         assert!(!refused("http://LOCALHOST:7480/healthz", &["localhost:7480"]));
         assert!(refused("/healthz", &[own, own]) && refused("/healthz", &[own, "evil.example"]));
         assert!(refused("http://evil.example/healthz", &[own]));

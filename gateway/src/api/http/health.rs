@@ -2,14 +2,14 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderName};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderName, VARY};
+use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
+use spand_proto::operator::Exposition;
 use tonic::codegen::Bytes;
 
 use super::problem::Problem;
 use crate::api::Api;
-use crate::api::metrics::CONTENT_TYPE_TEXT;
 use crate::publisher::Published;
 
 /// The process answers.
@@ -47,14 +47,18 @@ pub(super) fn ready(published: &Published) -> ReadyDocument {
     ReadyDocument { ready: not_ready.is_empty(), not_ready }
 }
 
-pub(super) async fn metrics(State(api): State<Api>) -> Result<([(HeaderName, &'static str); 1], Bytes), Problem> {
+pub(super) async fn metrics(
+    State(api): State<Api>,
+    headers: HeaderMap,
+) -> Result<([(HeaderName, &'static str); 2], Bytes), Problem> {
+    let format = Exposition::accepted(headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()));
     let also = api.clone();
-    let text = api.shared.costly.metrics.get(move || also.shared.metrics.text()).await;
-    let text = text.map_err(|error| Problem::not_made(&error))?.map_err(|_| {
+    let written = api.shared.costly.metrics.get(move || also.shared.metrics.written()).await;
+    let written = written.map_err(|error| Problem::not_made(&error))?.map_err(|_| {
         Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "the metrics could not be written down; this is a fault of ours",
         )
     })?;
-    Ok(([(CONTENT_TYPE, CONTENT_TYPE_TEXT)], text))
+    Ok(([(CONTENT_TYPE, format.content_type()), (VARY, ACCEPT.as_str())], written.of(format)))
 }

@@ -160,7 +160,7 @@ async fn around(State(api): State<Api>, request: Request, next: Next) -> Respons
     let unknown = || Peer::at(SocketAddr::from(([0; 4], 0)));
     let peer = request.extensions().get::<Peer>().cloned().unwrap_or_else(unknown);
     // A request may not be held while a password is checked: its body is not for two threads.
-    let (uri, headers) = (request.uri().clone(), request.headers().clone());
+    let (version, uri, headers) = (request.version(), request.uri().clone(), request.headers().clone());
     let answer = async {
         if !api.may_ask(Expected::People, &peer) {
             sleep(REFUSED).await;
@@ -169,7 +169,7 @@ async fn around(State(api): State<Api>, request: Request, next: Next) -> Respons
                 return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, TOO_OFTEN));
             }
         }
-        if let Some(problem) = guard::ambiguous_host(&uri, &headers) {
+        if let Some(problem) = guard::ambiguous_host(version, &uri, &headers) {
             return Err(problem);
         }
         if let Some(refusal) = guard::refusal(&api, peer.address, uri.path(), &headers).await {

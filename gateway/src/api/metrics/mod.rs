@@ -1,4 +1,4 @@
-//! `/metrics`: every number of the gateway as `OpenMetrics` text.
+//! `/metrics`: every number of the gateway as text.
 //!
 //! Labels are bounded: interfaces that were configured, reasons and codes from closed lists. Nothing is labelled by
 //! network or address; that is what `/v1/networks` is for. `docs/metrics.md` lists every metric, and a test compares.
@@ -13,6 +13,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 use spand_confine::Confined;
+use spand_proto::operator::Exposition;
 use tonic::codegen::Bytes;
 
 pub(super) use self::own::{ApiLabel, ApiMeasures};
@@ -25,8 +26,22 @@ use crate::publisher::{Measures, Published};
 use crate::sharing::ShareStatus;
 use crate::store::StoreMeasures;
 
-/// The exposition's media type.
-pub(super) const CONTENT_TYPE_TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The metrics at one moment, in both formats.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    text: Bytes,
+    open_metrics: Bytes,
+}
+
+impl Written {
+    /// Those of one format.
+    pub(super) fn of(self, format: Exposition) -> Bytes {
+        match format {
+            Exposition::Text => self.text,
+            Exposition::OpenMetrics => self.open_metrics,
+        }
+    }
+}
 
 /// All metrics of the gateway.
 #[derive(Debug)]
@@ -62,11 +77,11 @@ impl Metrics {
         Self { registry: all.0 }
     }
 
-    /// The exposition.
-    pub(super) fn text(&self) -> Result<Bytes, fmt::Error> {
-        let mut text = String::new();
-        encode(&mut text, &self.registry)?;
-        Ok(text.into())
+    /// The metrics now.
+    pub(super) fn written(&self) -> Result<Written, fmt::Error> {
+        let mut open_metrics = String::new();
+        encode(&mut open_metrics, &self.registry)?;
+        Ok(Written { text: Exposition::Text.of(&open_metrics).into(), open_metrics: open_metrics.into() })
     }
 }
 
@@ -170,6 +185,8 @@ impl Register {
         self.add("publisher_starts_handed_on", help, measures.starts_handed_on);
         let help = "Starts that other gateways saw and handed to this one";
         self.add("publisher_starts_of_others", help, measures.starts_of_others);
+        let help = "Those of them dropped because one gateway handed over too many for one host";
+        self.add("publisher_starts_of_others_refused", help, measures.starts_of_others_refused);
         let help = "Addresses of other gateways' hosts for which there was no room";
         self.add("publisher_seats_no_room", help, measures.seats_no_room);
         self.add(

@@ -213,11 +213,12 @@ async fn silent_clients_and_too_many_of_them_are_let_go() {
 }
 
 #[tokio::test]
-async fn a_request_that_names_several_hosts_is_no_request() {
+async fn a_request_that_names_no_host_or_several_is_no_request() {
     let rig = Rig::new(ApiConfig::default()).await;
     for (target, hosts) in [
         ("/healthz", "Host: localhost\r\nHost: evil.example\r\n"),
         ("http://evil.example/healthz", "Host: localhost\r\n"),
+        ("/healthz", ""),
     ] {
         let (status, body) = rig.send(&format!("GET {target} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n")).await;
         assert_eq!(status, 400, "{body}");
@@ -266,17 +267,7 @@ async fn the_examples_of_the_page_are_what_is_answered() {
 /// Name and type of every metric exposed, the name as it is scraped.
 fn exposed(text: &str) -> BTreeMap<String, String> {
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    types
-        .map(|line| {
-            let (name, kind) = line.split_once(' ').unwrap();
-            let suffix = match kind {
-                "counter" => "_total",
-                "info" => "_info",
-                _ => "",
-            };
-            (format!("{name}{suffix}"), kind.to_owned())
-        })
-        .collect()
+    types.filter_map(|line| line.split_once(' ')).map(|(name, kind)| (name.to_owned(), kind.to_owned())).collect()
 }
 
 /// Name and type of every metric in the tables of the page, the agent's apart: `| `name` | type | …`.
@@ -362,7 +353,6 @@ async fn the_page_lists_exactly_what_is_exposed() {
     assert!(rig.unharmed().await);
     let (status, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert_eq!(status, 200);
-    assert!(text.ends_with("# EOF\n"));
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
     let page = std::fs::read_to_string(page).unwrap();
     assert_eq!(exposed(&text), documented(&page));

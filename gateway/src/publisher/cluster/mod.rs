@@ -7,6 +7,7 @@ mod seats;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::OnceLock;
 
 use parking_lot::RwLock;
@@ -23,6 +24,7 @@ use super::insight::Kind;
 use super::leases::{Lease, Leases, TooManyHosts};
 use super::networks::Networks;
 use super::state::Advertised;
+use crate::buckets::Buckets;
 
 pub(super) use self::seats::Division;
 use self::seats::Seats;
@@ -39,9 +41,25 @@ pub(crate) const fn bytes_of_others(leased_networks: usize, subscribers: usize) 
     known.saturating_add(adoption::most_bytes(subscribers))
 }
 
+/// Starts that another gateway hands over for one host, a second and at once. A host that opens more connections has its advice all the
+/// same; a gateway that makes starts up takes no more of the host's time than this.
+const STARTS_PER_S: f64 = 500.0;
+const STARTS_AT_ONCE: NonZeroU32 = NonZeroU32::new(1_024).unwrap();
+
+/// How many starts another gateway may still hand over for a host.
+#[derive(Debug)]
+struct Handed(Buckets<(GatewayId, IpAddr)>);
+
+impl Default for Handed {
+    fn default() -> Self {
+        Self(Buckets::new(STARTS_PER_S, STARTS_AT_ONCE))
+    }
+}
+
 /// What the publisher has of other gateways.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
+    handed: Handed,
     /// What they have to know leaves by this.
     notices: OnceLock<Sender<Addressed>>,
     seats: RwLock<Seats>,
@@ -169,6 +187,15 @@ impl Published {
                     let remote = network.prefix().network();
                     let at = at.min(self.now());
                     self.measures().starts_of_others.inc();
+                    if !self.shared.cluster.handed.0.take_of((from, host)) {
+                        self.measures().starts_of_others_refused.inc();
+                        tracing::warn!(
+                            gateway = from.0,
+                            %host,
+                            "the gateway hands over more than {STARTS_PER_S} starts a second for this host; starts are dropped"
+                        );
+                        continue;
+                    }
                     self.push_start_here(StartImminent { host, remote, network, trigger, at });
                 }
                 Notice::Lease { network, segments, as_of } => {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use spand_core::event::Established;
-use spand_core::sharing::{Addressed, GatewayId, HeldBack, Notice, TapId};
+use spand_core::sharing::{Addressed, GatewayId, HeldBack, Notice, StartSeen, TapId};
 use spand_proto::contract::Cluster;
 use spand_proto::no_estimate::Outcomes;
 use spand_proto::push::ImminentStart;
@@ -537,4 +537,23 @@ fn a_start_reaches_its_host_whichever_gateway_it_is_subscribed_at() {
     drop(subscription);
     eventually("it has left", || one.published.seats_elsewhere() == 0);
     assert!(!one.published.push_start(start));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_hands_over_a_bounded_number_of_starts_for_a_host() {
+    let (published, _clock, _notices) = sharing();
+    published.set_members(TAP(1), [TAP(2)].into());
+    let hosts = [[10, 0, 0, 1], [10, 0, 0, 2]];
+    let _subscription = published.subscribe(&hosts.map(IpAddr::from)).unwrap();
+    let StartImminent { network, trigger, at, .. } = start(hosts[0], 1);
+    let of = |host: [u8; 4]| Notice::Start(StartSeen { host: host.into(), network, trigger, at });
+    // Some are refused also where a slow machine takes a minute for all of them.
+    let many = vec![of(hosts[0]); 54_000];
+    published.take_notices(OF_OTHER, Timestamp(0), &many);
+    let measures = published.measures();
+    let (came, refused) = (measures.starts_of_others.get(), measures.starts_of_others_refused.get());
+    assert!(came == 54_000 && (1..=54_000 - 1_024).contains(&refused), "{refused} of {came}");
+    assert_eq!(measures.starts_pushed.get(), came - refused);
+    published.take_notices(OF_OTHER, Timestamp(0), &[of(hosts[1])]);
+    assert_eq!(measures.starts_of_others_refused.get(), refused, "those of another host are not counted together");
 }

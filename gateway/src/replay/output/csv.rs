@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
-use csv::{Writer, WriterBuilder};
+use csv::{ReaderBuilder, Writer, WriterBuilder};
 use serde::Serialize;
+use spand_proto::operator::printable;
 
 use super::Show;
 use crate::replay::{Report, State};
@@ -25,20 +26,33 @@ pub(super) fn no_state(writer: &mut dyn Write) -> io::Result<()> {
 
 /// The directions that carried data.
 pub(super) fn flows(writer: &mut dyn Write, report: &Report, show: &Show) -> io::Result<()> {
-    table(writer).write_record(FLOW_COLUMNS)?;
+    table(&mut *writer).write_record(FLOW_COLUMNS)?;
     rows(writer, show.flows(report))
 }
 
 fn rows(writer: &mut dyn Write, rows: impl IntoIterator<Item = impl Serialize>) -> io::Result<()> {
     let mut csv = table(writer);
     for row in rows {
-        csv.serialize(row).map_err(into_io)?;
+        let mut one = table(Vec::new());
+        one.serialize(row).map_err(into_io)?;
+        let one = one.into_inner().map_err(|error| error.into_error())?;
+        let mut fields = ReaderBuilder::new().has_headers(false).from_reader(one.as_slice());
+        for record in fields.records() {
+            csv.write_record(record.map_err(into_io)?.iter().map(inert))?;
+        }
     }
     csv.flush()
 }
 
+/// A field that acts on no terminal and, by the apostrophe that spreadsheets take for it, is no formula there.
+fn inert(field: &str) -> String {
+    let text = printable(field);
+    let is_formula = text.starts_with(['=', '+', '-', '@']) && text.parse::<f64>().is_err();
+    if is_formula { format!("'{text}") } else { text }
+}
+
 /// The header is written apart, since a table without rows has one too.
-fn table(writer: &mut dyn Write) -> Writer<&mut dyn Write> {
+fn table<W: Write>(writer: W) -> Writer<W> {
     WriterBuilder::new().has_headers(false).from_writer(writer)
 }
 
@@ -125,3 +139,16 @@ pub(super) const FLOW_COLUMNS: [&str; 34] = [
     "throughput_bps",
     "retransmitted_pct",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_acts_on_no_terminal_and_is_no_formula() {
+        let mut written = Vec::new();
+        rows(&mut written, [("=cmd()|x", "a\u{1b}[2J\u{9b}", "-0.5", "@a", "a,\"b\"")]).unwrap();
+        let written = String::from_utf8(written).unwrap();
+        assert_eq!(written, "'=cmd()|x,a\u{fffd}[2J\u{fffd},-0.5,'@a,\"a,\"\"b\"\"\"\n");
+    }
+}

@@ -3,6 +3,7 @@
 use std::env;
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle};
+use spand_proto::operator::printable;
 
 /// What stands where there is no value.
 pub(crate) const NONE: &str = "–";
@@ -10,6 +11,9 @@ pub(crate) const NONE: &str = "–";
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─'));
 /// Blanks between two columns.
 const GAP: u16 = 2;
+
+/// Most characters of a cell: all others of its column are padded to its width.
+const CELL: usize = 1_000;
 
 /// How wide a table may be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -87,7 +91,7 @@ pub(crate) fn fitted<const N: usize>(
 ) -> (Table, bool) {
     let mut table = plain();
     table.set_header(columns.iter().map(|column| column.title));
-    table.add_rows(rows);
+    table.add_rows(rows.map(|cells| cells.map(|cell| inert(&cell, CELL))));
     for (place, (column, cells)) in columns.iter().zip(table.column_iter_mut()).enumerate() {
         cells.set_padding((0, if place + 1 == N { 0 } else { GAP }));
         cells.set_cell_alignment(if column.text { CellAlignment::Left } else { CellAlignment::Right });
@@ -120,6 +124,12 @@ pub(crate) fn fitted<const N: usize>(
     }
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(limit);
     (table, shown.len() < N)
+}
+
+/// A text that somebody else wrote: printable, and cut where it has more than `most` characters.
+pub(crate) fn inert(cell: &str, most: usize) -> String {
+    let kept: String = cell.chars().take(most).collect();
+    printable(&kept) + if kept.len() < cell.len() { "…" } else { "" }
 }
 
 /// A table of names and what they stand for, which breaks where it must.

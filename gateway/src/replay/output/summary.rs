@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use spand_proto::no_estimate::Reason;
+use spand_proto::operator::printable;
 
 use super::fit::{Column, Width, fitted, named, text};
 use super::table::{bytes, megabits, percent, utc};
@@ -64,7 +65,7 @@ fn files(report: &Report, width: Width) -> String {
 fn folded(path: &str, room: usize) -> String {
     let mut text = String::new();
     let mut length = 0;
-    for part in path.split_inclusive('/') {
+    for part in printable(path).split_inclusive('/') {
         let more = part.chars().count();
         if length > 0 && length + more > room {
             text.push('\n');

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 /// Token buckets, by address unless peers are distinguished otherwise.
 #[derive(Debug)]
-pub(super) struct Buckets<K = IpAddr> {
+pub(crate) struct Buckets<K = IpAddr> {
     per_s: f64,
     burst: f64,
     peers: Mutex<HashMap<K, Bucket>>,
@@ -27,24 +27,24 @@ const MAX_PEERS: usize = 16_384;
 
 impl Buckets {
     /// Whether a peer may now; if so, it did.
-    pub(super) fn take(&self, peer: IpAddr) -> bool {
+    pub(crate) fn take(&self, peer: IpAddr) -> bool {
         self.take_many(peer, 1)
     }
 
     /// Whether a peer may so often now; if so, it did. More than it may at once after a pause is never allowed.
-    pub(super) fn take_many(&self, peer: IpAddr, count: u32) -> bool {
+    pub(crate) fn take_many(&self, peer: IpAddr, count: u32) -> bool {
         self.take_at(key(peer), f64::from(count), Instant::now())
     }
 
     /// What it did costs so much more, as is known now: it may not again before that is made up for.
-    pub(super) fn charge(&self, peer: IpAddr, count: u32) {
+    pub(crate) fn charge(&self, peer: IpAddr, count: u32) {
         if let Some(bucket) = self.peers.lock().get_mut(&key(peer)) {
             bucket.tokens -= f64::from(count);
         }
     }
 
     /// It did not, after all.
-    pub(super) fn give_back(&self, peer: IpAddr) {
+    pub(crate) fn give_back(&self, peer: IpAddr) {
         if let Some(bucket) = self.peers.lock().get_mut(&key(peer)) {
             bucket.tokens = (bucket.tokens + 1.0).min(self.burst);
         }
@@ -53,12 +53,12 @@ impl Buckets {
 
 impl<K: Eq + Hash> Buckets<K> {
     /// Rate per second for each peer, and burst after a pause.
-    pub(super) fn new(per_s: f64, burst: NonZeroU32) -> Self {
+    pub(crate) fn new(per_s: f64, burst: NonZeroU32) -> Self {
         Self { per_s, burst: f64::from(burst.get()), peers: Mutex::default() }
     }
 
     /// Whether the one of this key may now; if so, it did.
-    pub(super) fn take_of(&self, peer: K) -> bool {
+    pub(crate) fn take_of(&self, peer: K) -> bool {
         self.take_at(peer, 1.0, Instant::now())
     }
 
@@ -84,7 +84,7 @@ impl<K: Eq + Hash> Buckets<K> {
 }
 
 /// What counts as one peer: an IPv4 address, an IPv6 /64, in which one machine may have as many addresses as it likes.
-pub(super) fn key(peer: IpAddr) -> IpAddr {
+pub(crate) fn key(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
         address @ IpAddr::V4(_) => address,
