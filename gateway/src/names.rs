@@ -90,7 +90,7 @@ impl Names {
                 Ok(loaded) if one.asn_database.is_none() => names.list = loaded.list,
                 Ok(loaded) => names.systems = loaded.systems,
                 Err(Failure::Environment(why)) => {
-                    warnings.push(format!("{why}; until then networks have no names by it"))
+                    warnings.push(format!("{why}; until then networks have no names by it"));
                 }
                 Err(failure) => return Err(failure),
             }

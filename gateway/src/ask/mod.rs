@@ -112,7 +112,7 @@ pub enum Printing {
 /// Where the gateway answers, and as whom it is asked.
 #[derive(Args, Clone, Debug)]
 pub struct Place {
-    /// Where the gateway answers; http://127.0.0.1:7480 unless given
+    /// Where the gateway answers; unless given, at port 7480 of this machine
     #[arg(long, value_name = "URL")]
     url: Option<Url>,
     /// Ask as this name of admin.passwords

@@ -35,7 +35,7 @@ fn rows(writer: &mut dyn Write, rows: impl IntoIterator<Item = impl Serialize>) 
     for row in rows {
         let mut one = table(Vec::new());
         one.serialize(row).map_err(into_io)?;
-        let one = one.into_inner().map_err(|error| error.into_error())?;
+        let one = one.into_inner().map_err(csv::IntoInnerError::into_error)?;
         let mut fields = ReaderBuilder::new().has_headers(false).from_reader(one.as_slice());
         for record in fields.records() {
             csv.write_record(record.map_err(into_io)?.iter().map(inert))?;
