@@ -25,8 +25,8 @@ use crate::pause::Pausing;
 /// Time between two reports, at least, but for what is urgent.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Connections that wait for a gateway that does not answer. Further ones stay in the queue before, whose writer counts what finds
-/// no room.
+/// Connections of the kernel, and of applications, that wait for a gateway that does not answer. Further ones stay in the queues before,
+/// whose writer counts what finds no room.
 const MOST_WAITING: usize = 16 * MAX_CONNECTIONS;
 
 /// Reports counts as they grow and connections as they end.
@@ -44,7 +44,8 @@ pub struct Reporter {
     reported: PushCount,
     /// A batch without an answer: it is sent again as it was, so that the gateway recognises it.
     unanswered: Option<(Report, PushCount)>,
-    waiting: VecDeque<Ended>,
+    /// The kernel's connections, which are reported first, and those of applications: these may be as many as one likes to send.
+    waiting: [VecDeque<Ended>; 2],
     unheard: Unheard,
     pause: Option<PauseWatch>,
 }
@@ -86,7 +87,7 @@ impl Reporter {
             batch: 0,
             reported,
             unanswered: None,
-            waiting: VecDeque::new(),
+            waiting: Default::default(),
             unheard: Unheard::default(),
             pause: None,
         }
@@ -99,23 +100,28 @@ impl Reporter {
         Self { pause: Some(PauseWatch { clock, now, reported }), ..self }
     }
 
-    /// Reports until the sender of the counts goes away.
-    pub async fn run(mut self, counts: watch::Receiver<PushCount>, mut ended: mpsc::Receiver<Ended>) {
+    /// Reports until the sender of the kernel's connections goes away.
+    pub async fn run(
+        mut self,
+        counts: watch::Receiver<PushCount>,
+        mut ended: mpsc::Receiver<Ended>,
+        mut of_applications: mpsc::Receiver<Ended>,
+    ) {
         let mut tick = interval(INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                connection = ended.recv(), if self.waiting.len() < MOST_WAITING => match connection {
-                    Some(connection) => {
-                        // Once for a full batch: a gateway that does not answer is not asked for each connection.
-                        let now = connection.urgent || self.waiting.len() + 1 == MAX_CONNECTIONS;
-                        self.waiting.push_back(connection);
-                        if !now {
-                            continue;
-                        }
-                    }
+                biased;
+                connection = ended.recv(), if self.waiting[0].len() < MOST_WAITING => match connection {
+                    Some(connection) if !self.wait(0, connection) => continue,
+                    Some(_) => {}
                     None => return,
                 },
+                Some(connection) = of_applications.recv(), if self.waiting[1].len() < MOST_WAITING => {
+                    if !self.wait(1, connection) {
+                        continue;
+                    }
+                }
                 () = changed(self.pause.as_mut()) => {}
                 _ = tick.tick() => {}
             }
@@ -123,15 +129,30 @@ impl Reporter {
             self.follow_the_seat();
             // An unanswered batch is sent before anything new; a full batch is followed by the next one.
             while self.unanswered.is_some()
-                || !self.waiting.is_empty()
+                || self.waiting.iter().any(|waiting| !waiting.is_empty())
                 || now != self.reported
                 || self.has_news_of_pause()
             {
                 if !self.send_batch(now).await {
                     break;
                 }
+                // However many batches of applications follow, the kernel's connections have room.
+                while self.waiting[0].len() < MOST_WAITING
+                    && let Ok(connection) = ended.try_recv()
+                {
+                    self.waiting[0].push_back(connection);
+                }
             }
         }
+    }
+
+    /// Has a connection wait for the next batch; whether it is time to send one.
+    fn wait(&mut self, queue: usize, connection: Ended) -> bool {
+        let Some(waiting) = self.waiting.get_mut(queue) else { return false };
+        // Once for a full batch: a gateway that does not answer is not asked for each connection.
+        let now = connection.urgent || waiting.len() + 1 == MAX_CONNECTIONS;
+        waiting.push_back(connection);
+        now
     }
 
     fn has_news_of_pause(&self) -> bool {
@@ -193,12 +214,15 @@ impl Reporter {
             pause.reported = Some(now);
             now.state(pause.clock.now())
         });
-        let count = self.waiting.len().min(MAX_CONNECTIONS);
+        let [kernels, of_applications] = &mut self.waiting;
+        let first = kernels.len().min(MAX_CONNECTIONS);
+        let rest = of_applications.len().min(MAX_CONNECTIONS - first);
+        let connections = kernels.drain(..first).chain(of_applications.drain(..rest)).map(aged).collect();
         let report = Report {
             host_name: self.host_name.clone(),
             batch: self.batch,
             agent_started: self.agent_started,
-            connections: self.waiting.drain(..count).map(aged).collect(),
+            connections,
             pushes,
             pause,
         };
