@@ -208,6 +208,11 @@ impl Offers {
         Err(why)
     }
 
+    /// Connections of a user.
+    pub(super) fn connections_of(&self, uid: u32) -> usize {
+        self.state().users.get(&uid).map_or(0, |user| user.connections)
+    }
+
     /// A connection of a user is over. Whether it was the last one.
     pub(super) fn dismiss(&self, uid: u32) -> bool {
         let mut state = self.state();

@@ -33,7 +33,8 @@ use crate::control::bind;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often an application is sent a sign of life.
 const ALIVE: Duration = Duration::from_secs(1);
-/// Starts of one connection to the socket that wait for their reports; the oldest goes, and what it reserved is free again.
+/// Starts of a user's connections to the socket that wait for their reports. Each connection has an equal part; at its limit the oldest
+/// start goes, and what it reserved is free again.
 const MOST_STARTS: usize = 16_384;
 /// How long the desk of single starts watches a network that none is asked for, at least; at most twice as long.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
@@ -354,7 +355,8 @@ impl Application<'_> {
             status.advised += u64::from(answer.start.is_ok());
         });
         let started = started(asked.id, &answer);
-        if let Some((question, mut gone)) = self.starts.put(asked.id, question, answer) {
+        let most = MOST_STARTS / self.place.way.0.connections_of(self.place.uid).max(1);
+        for (question, mut gone) in self.starts.put(asked.id, (question, answer), most) {
             desk.over(&question, &mut gone, None, self.clock);
         }
         started
@@ -410,7 +412,7 @@ struct Waiting {
 
 /// Starts that wait for their reports, by the application's own numbers.
 #[derive(Default)]
-struct Starts {
+pub(super) struct Starts {
     of: BTreeMap<u64, Waiting>,
     /// Their numbers in the order of their starts.
     order: BTreeMap<u64, u64>,
@@ -418,15 +420,19 @@ struct Starts {
 }
 
 impl Starts {
-    /// Gives what had to go.
-    fn put(&mut self, id: u64, question: Question, answer: Answer) -> Option<(Question, Answer)> {
+    /// Puts a start among at most `most`. Gives those that had to go.
+    pub(super) fn put(
+        &mut self,
+        id: u64,
+        (question, answer): (Question, Answer),
+        most: usize,
+    ) -> Vec<(Question, Answer)> {
         self.turn += 1;
-        let mut gone = self.take(id);
-        if gone.is_none()
-            && self.of.len() >= MOST_STARTS
+        let mut gone: Vec<_> = self.take(id).into_iter().collect();
+        while self.of.len() >= most.max(1)
             && let Some((_, oldest)) = self.order.first_key_value()
         {
-            gone = self.take(*oldest);
+            gone.extend(self.take(*oldest));
         }
         self.of.insert(id, Waiting { turn: self.turn, question, answer, has_reported: false });
         self.order.insert(self.turn, id);

@@ -219,6 +219,7 @@ fn a_user_has_half_of_the_places_and_its_own_part_of_the_watches() {
     assert!(why.contains("every place is taken"), "{why}");
     assert_eq!(refused.next(), None);
     assert!(!offers.dismiss(1) && offers.admit(3, most).is_ok());
+    assert_eq!([1, 2, 3, 4].map(|uid| offers.connections_of(uid)), [2, 2, 1, 0]);
     assert_eq!((bench.applications.status().connections, bench.applications.status().refused), (6, 2));
 
     let [one, same, other] = [1, 1, 2].map(|uid| offers.join(String::new(), uid, Arc::default()));
@@ -276,6 +277,22 @@ fn a_report_counts_for_a_start_that_was_given_once_and_within_its_user_s_rate() 
     assert_eq!([taken(900, 0), taken(900, 0), taken(900, 1_000), taken(901, 1_000)], [1_000, 0, 100, 1_000]);
     bench.applications.retain(&BTreeSet::new(), now.after(Micros::from_secs(2)));
     assert_eq!(taken(900, 2_000), 100, "what was not paid for is remembered without a connection");
+}
+
+#[test]
+fn starts_that_wait_for_reports_have_the_room_that_their_user_has() {
+    let mut table = spand_advice::Table::new(NonZeroUsize::MIN);
+    let mut starts = server::Starts::default();
+    let mut put = |id, most| {
+        let question = to(&format!("192.0.2.{id}"));
+        let gone = starts.put(id, (question, table.start(&question, Timestamp::default())), most);
+        gone.iter().map(|(question, _)| question.destination.ip().to_string()).collect::<Vec<_>>()
+    };
+    let none: [&str; 0] = [];
+    assert_eq!([put(1, 3), put(2, 3), put(3, 3)], [none; 3]);
+    assert_eq!(put(2, 3), ["192.0.2.2"], "a number that is used again");
+    assert_eq!(put(4, 3), ["192.0.2.1"]);
+    assert_eq!(put(5, 2), ["192.0.2.3", "192.0.2.2"], "its user has more connections now");
 }
 
 #[test]

@@ -179,6 +179,7 @@ fn applications(registry: &mut Registry, status: &Status) {
         of("start_advised", asking.advised),
         of("report", asking.reports),
         of("report_lost", asking.reports_lost),
+        of("report_refused", asking.reports_refused),
         of("evicted", asking.evicted),
         of("unused", asking.unused),
     ];
@@ -297,7 +298,7 @@ mod tests {
                 "certificate_not_after": "2027-01-15T08:00:00Z", "tls_failures": 1, "last_error": null},
             "networks_held": 2, "in_force": [], "not_in_force": {"networks": 2, "for_s": 41, "example": "192.0.2.0/24", "why": "x"}, "decisions": {"apply": 2}, "method_events": {"started": 7}, "advice": HoldingCounts::default(),
             "pushes": Pushes::default(), "connections_seen": seen, "comparison": [class], "limitations": [],
-            "applications": {"connected": ["video"], "networks": 3, "connections": 1, "refused": 0, "starts": 0, "advised": 0, "reports": 5, "reports_lost": 1, "evicted": 0, "unused": 2}
+            "applications": {"connected": ["video"], "networks": 3, "connections": 1, "refused": 0, "starts": 0, "advised": 0, "reports": 5, "reports_lost": 1, "reports_refused": 2, "evicted": 0, "unused": 2}
         }))
         .unwrap();
         let text = exposition(&status).unwrap();
@@ -322,6 +323,7 @@ mod tests {
             "spand_agent_applied_total{event=\"started\"} 7",
             "spand_agent_applications_connected 1",
             "spand_agent_applications_total{event=\"report_lost\"} 1",
+            "spand_agent_applications_total{event=\"report_refused\"} 2",
             "spand_agent_transfers_total{arm=\"advised\",size=\"10kB\"} 3",
             "spand_agent_completion_mean_seconds{arm=\"advised\",size=\"10kB\"} 0.25",
         ] {

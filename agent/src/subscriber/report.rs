@@ -281,7 +281,77 @@ fn aged(ended: Ended) -> ConnectionReport {
 
 #[cfg(test)]
 mod tests {
-    use super::Unheard;
+    use std::path::Path;
+
+    use spand_proto::report::Transport;
+    use spand_proto::units::{Bytes, Segments};
+
+    use super::*;
+    use crate::config::Config;
+
+    fn ended(transport: Transport) -> Ended {
+        let report = ConnectionReport {
+            host: "203.0.113.10:443".parse().unwrap(),
+            remote: "192.0.2.1:443".parse().unwrap(),
+            ended_ago: Micros(0),
+            duration: None,
+            end_window: None,
+            mss: None,
+            srtt: None,
+            rtt_min: None,
+            acknowledged: Bytes(1),
+            retransmitted: Segments(0),
+            first_flight_loss: None,
+            first_flight: None,
+            limited_by: None,
+            arm: None,
+            advised: None,
+            refusal: None,
+            paused: false,
+            transport,
+            loss_window: None,
+            congestion_events: 0,
+            ended_in_slow_start: None,
+            careful_resume: None,
+        };
+        Ended { report, at: Instant::now(), urgent: false }
+    }
+
+    #[tokio::test]
+    async fn the_kernels_connections_have_room_and_come_first_however_many_applications_report() {
+        let text = "[gateway]\nurl = \"http://127.0.0.1:1\"";
+        let dialer = Arc::new(Dialer::new(&Config::parse(text, Path::new("agent.toml")).unwrap()).unwrap());
+        let name = HostName::try_from("web-1".to_owned()).unwrap();
+        let mut reporter = Reporter::new(Arc::clone(&dialer), name.clone(), Timestamp::default());
+        let quic = || ended(Transport::Quic);
+        while reporter.waiting[1].len() < MOST_WAITING {
+            reporter.wait(1, quic());
+        }
+        assert!((0..3).all(|_| !reporter.wait(0, ended(Transport::Tcp))));
+        let first = reporter.next_batch(PushCount::default()).0.connections;
+        let of_kernel = first.iter().map(|report| report.transport == Transport::Tcp);
+        assert_eq!(of_kernel.collect::<Vec<_>>(), (0..MAX_CONNECTIONS).map(|n| n < 3).collect::<Vec<_>>());
+
+        // No gateway answers.
+        let reporter = Reporter::new(dialer, name, Timestamp::default());
+        let (count, counts) = watch::channel(PushCount::default());
+        let (kernel, kernels) = mpsc::channel(64);
+        let (application, of_applications) = mpsc::channel(64);
+        let run = tokio::spawn(reporter.run(counts, kernels, of_applications));
+        let (mut lost, mut flooded) = (0, 0);
+        for _ in 0..1_000 {
+            while application.try_send(quic()).is_ok() {
+                flooded += 1;
+            }
+            let sent = tokio::time::timeout(Duration::from_secs(20), kernel.send(ended(Transport::Tcp))).await;
+            lost += u32::from(!sent.is_ok_and(|sent| sent.is_ok()));
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(lost, 0);
+        assert!(flooded >= 64);
+        drop((kernel, count));
+        run.await.unwrap();
+    }
 
     #[test]
     fn a_gateway_that_takes_nothing_is_named_once_until_it_takes_something() {

@@ -326,6 +326,38 @@ async fn transfers_that_are_slower_than_the_control_groups_take_advice_back() {
 }
 
 #[tokio::test]
+async fn lines_of_one_application_move_no_other_hosts_advice() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let mut client = client(&rig).await;
+    rig.published.apply(Batch { events: vec![Event::estimate(estimate(GOOD, 60.0))], ..Batch::new() });
+    let mut report = report(1, &["192.0.2.7", "192.0.2.8"].repeat(4));
+    for (port, connection) in (1..).zip(&mut report.connections) {
+        connection.transport = v1::Transport::Quic.into();
+        (connection.first_flight_loss, connection.advised_segments) = (Some(true), Some(60));
+        connection.remote_port = port;
+    }
+    assert_eq!(client.report(report.clone()).await.unwrap().into_inner().accepted, 8);
+    let network = async || rig.get("/v1/networks/192.0.2.0%2F24").await.1["wc_segments"].as_u64();
+    assert_eq!(network().await, Some(60));
+    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    for line in [
+        r#"spand_publisher_first_flights_total{verdict="one_host"} 5"#,
+        "spand_publisher_address_retreats 0",
+        "spand_publisher_retreats 0",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    report.batch = 2;
+    for (port, connection) in (20..).zip(&mut report.connections) {
+        connection.transport = v1::Transport::Tcp.into();
+        connection.remote_port = port;
+    }
+    client.report(report).await.unwrap();
+    assert_eq!(network().await, Some(10), "the same of a kernel");
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn losses_of_one_address_are_advertised_as_a_separate_network() {
     let rig = Rig::new(ApiConfig::default()).await;
     let mut client = client(&rig).await;
