@@ -315,7 +315,14 @@ async fn transfers_that_are_slower_than_the_control_groups_take_advice_back() {
         connection.duration_us = Some(if is_control { 200_000 } else { 300_000 } + u64::from(n) * 10);
     }
     let share = async || rig.get("/v1/networks/192.0.2.0/24").await.1["wc_segments"].as_u64();
-    client.report(slow).await.unwrap();
+    let mut of_application = slow.clone();
+    of_application.batch = 2;
+    for quic in &mut of_application.connections {
+        quic.transport = v1::Transport::Quic.into();
+    }
+    assert_eq!(client.report(of_application).await.unwrap().into_inner().accepted, 160);
+    assert_eq!(share().await, Some(60), "what an application reports is not compared");
+    client.report(v1::ReportRequest { batch: 3, ..slow }).await.unwrap();
     assert_eq!(share().await, Some(10));
     let (_, events) = rig.get("/v1/events").await;
     let what = events["events"].as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap());
