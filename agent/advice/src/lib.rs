@@ -36,8 +36,8 @@ mod tests;
 
 pub use adviser::{Adviser, Connection};
 pub use message::{
-    Asked, Ended, MOST_LINE_BYTES, Nothing, Offer, Outcome, Renewed, SILENCE, Settings, Started, ToAgent,
-    ToApplication, VERSION,
+    Asked, Ended, MOST_LINE_BYTES, MOST_MSS_BYTES, Nothing, Offer, Outcome, Renewed, SILENCE, Settings, Started,
+    ToAgent, ToApplication, VERSION,
 };
 pub use pace::{Pace, Ready};
 pub use reason::Reason;

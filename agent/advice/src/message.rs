@@ -22,6 +22,9 @@ pub const VERSION: u32 = 1;
 /// Longest line in bytes, without its end.
 pub const MOST_LINE_BYTES: usize = 8_192;
 
+/// Largest payload of a packet: that of UDP over IPv6 without jumbograms (RFC 768, RFC 8200), which is larger than over IPv4.
+pub const MOST_MSS_BYTES: u64 = 65_527;
+
 /// The agent sends something at least once a second; after this long without anything it counts as gone.
 pub const SILENCE: Duration = Duration::from_secs(3);
 
@@ -59,7 +62,7 @@ pub struct Asked {
     /// The connection's round trip in microseconds; absent where not measured.
     #[serde(default)]
     pub rtt_us: Option<u64>,
-    /// Payload of a full-sized packet in bytes; absent for that of the estimate.
+    /// Payload of a full-sized packet in bytes, 1 to [`MOST_MSS_BYTES`]; absent for that of the estimate.
     #[serde(default)]
     pub mss_bytes: Option<u64>,
 }

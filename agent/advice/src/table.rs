@@ -12,10 +12,10 @@ use ipnet::IpNet;
 use spand_proto::network::Network;
 use spand_proto::report::Arm;
 use spand_proto::start::{NO_THRESHOLD, RefusalReason, Shape, StartRequest, TransferSize, start_within};
-use spand_proto::units::{Bytes, Micros, Timestamp};
+use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
 
 use crate::budget::{Budget, Claim, Reservation};
-use crate::message::{Offer, Outcome, Settings, ToApplication};
+use crate::message::{MOST_MSS_BYTES, Offer, Outcome, Settings, ToApplication};
 use crate::{Ended, Reason};
 
 /// Time after which a network that is still not known is asked for again.
@@ -32,7 +32,7 @@ pub struct Question {
     pub bytes: Option<u64>,
     /// The connection's round trip so far, where it was measured.
     pub rtt: Option<Duration>,
-    /// Payload of a full-sized packet, where it is known; else that of the estimate.
+    /// Payload of a full-sized packet, 1 to 65,527 bytes, where it is known; else that of the estimate.
     pub mss_bytes: Option<u64>,
     /// The arm that the connection was drawn for, where it has asked before.
     pub arm: Option<Arm>,
@@ -358,7 +358,7 @@ impl Table {
             estimate: Some(&offer.estimate),
             now,
             size: known_size.unwrap_or_else(usual_size),
-            mss: question.mss_bytes.map_or(offer.estimate.mss, Bytes),
+            mss: question.mss_bytes.map_or(offer.estimate.mss, |bytes| Bytes(bytes.min(MOST_MSS_BYTES))),
             snd_wnd: None,
             handshake_rtt: question.rtt.map(Micros::from),
             initial_window: settings.initial_window,
@@ -369,16 +369,28 @@ impl Table {
             Err(refusal) => return compared(Reason::Refused(refusal.reason())),
         };
         let jump = start.account.jump.filter(|jump| *jump > settings.initial_window);
-        let above = start.cwnd.0.saturating_sub(settings.initial_window.0);
+        let (mss, share) = (start.mss, start.account.raised.unwrap_or(start.account.share));
+        // The share and the budget are of packets as the network has them: ten of larger ones are more than they allow.
+        let unit = mss.min(offer.estimate.mss);
+        let window = if mss > unit {
+            let left = request.budget.map_or(u32::MAX, |left| settings.initial_window.0.saturating_add(left.0));
+            start.cwnd.bytes(mss).min(share.bytes(mss)).min(Segments(left).bytes(unit)).max(mss)
+        } else {
+            start.cwnd.bytes(mss)
+        };
+        let above = window.segments_ceil(unit).0.saturating_sub(settings.initial_window.0);
         let reservation = (above > 0).then(|| budget.reserve(above));
-        let mss = start.mss;
         let start = Start {
-            window_bytes: start.cwnd.bytes(mss).0,
-            window_segments: start.cwnd.0,
-            threshold_bytes: (start.ssthresh != NO_THRESHOLD).then(|| start.ssthresh.bytes(mss).0),
+            window_bytes: window.0,
+            window_segments: window.segments_floor(mss).0,
+            threshold_bytes: (start.ssthresh != NO_THRESHOLD).then(|| {
+                let threshold = start.ssthresh.bytes(mss);
+                if mss > unit { threshold.min(share.bytes(mss)).max(window).0 } else { threshold.0 }
+            }),
             pacing: start
                 .pacing
-                .map(|pacing| Pacing { burst_bytes: pacing.after_segments.bytes(mss).0, bytes_per_s: pacing.rate.0 }),
+                .map(|pacing| Pacing { burst_bytes: pacing.after_segments.bytes(mss).0, bytes_per_s: pacing.rate.0 })
+                .filter(|pacing| mss == unit || pacing.burst_bytes < window.0),
             mss_bytes: mss.0,
             share_bytes: start.account.share.bytes(mss).0,
             shape: start.account.shape,

@@ -82,6 +82,22 @@ fn the_start_is_the_contracts_own() {
 }
 
 #[test]
+fn larger_packets_give_no_more_bytes_than_share_and_budget() {
+    let share: u64 = 40 * 1_448;
+    for (lease, most) in [(None, share), (Some(5), 15 * 1_448)] {
+        for mss in [1_449, 9_000, 65_527, u64::MAX] {
+            let mut table = table([Offer { lease: lease.map(Segments), ..offer("192.0.2.0/24") }]);
+            let given = table.start(&to("192.0.2.9").mss_bytes(mss), NOW).start.unwrap();
+            assert!(given.window_bytes <= most.next_multiple_of(given.mss_bytes), "{mss}: {given:?}");
+            assert!(given.threshold_bytes.unwrap() <= share.next_multiple_of(given.mss_bytes), "{mss}: {given:?}");
+            assert!(given.mss_bytes <= 65_527 && given.window_segments >= 1, "{mss}: {given:?}");
+            let second = table.start(&to("192.0.2.9").mss_bytes(1_448), NOW).start.unwrap();
+            assert!(lease.is_none() || second.window_segments <= 12, "{mss}: it reserved {second:?}");
+        }
+    }
+}
+
+#[test]
 fn what_is_not_known_is_asked_for_once_and_starts_plain() {
     let mut table = Table::new(NonZeroUsize::new(2).unwrap());
     assert_eq!(reason(&mut table, "192.0.2.1"), Some(Reason::AgentGone));

@@ -1,8 +1,9 @@
-//! The desk for single starts: one table for all applications that have none of their own, so that what they reserve of a budget counts
-//! together. Does no IO.
+//! The desks for single starts: one table for all applications of a user that have none of their own, so that what they reserve of a
+//! budget counts together. Does no IO.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use spand_advice::{Answer, Question, Started, Table, ToApplication};
@@ -14,6 +15,43 @@ use super::Heard;
 use super::server::Way;
 use crate::clock::Clock;
 
+/// The desks of all users who asked for single starts.
+#[derive(Clone)]
+pub(super) struct Desks {
+    /// Networks that each has room for.
+    networks: NonZeroUsize,
+    way: Way,
+    of: Arc<Mutex<BTreeMap<u32, Desk>>>,
+}
+
+impl Desks {
+    pub(super) fn new(networks: NonZeroUsize, way: Way) -> Self {
+        Self { networks, way, of: Arc::default() }
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<u32, Desk>> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A user's.
+    pub(super) fn of(&self, uid: u32) -> Desk {
+        let new = || Desk::new(uid, self.networks, self.way.clone());
+        self.all().entry(uid).or_insert_with(new).clone()
+    }
+
+    /// Forgets the networks that no start was asked for since this was last called: their parts of leases are others' again.
+    pub(super) fn forget(&self, now: Timestamp) {
+        self.all().values().for_each(|desk| desk.forget(now));
+    }
+
+    /// A user has no connection any more.
+    pub(super) fn close(&self, uid: u32) {
+        if let Some(desk) = self.all().remove(&uid) {
+            desk.hear(self.way.0.leave(desk.number));
+        }
+    }
+}
+
 /// Answers single questions.
 #[derive(Clone)]
 pub(super) struct Desk {
@@ -24,13 +62,12 @@ pub(super) struct Desk {
 
 impl Desk {
     /// For at most this many networks; the one that was asked for longest ago makes room.
-    pub(super) fn new(networks: NonZeroUsize, way: Way) -> Self {
-        let number = way.0.join(String::new(), networks.get(), Arc::new(Notify::new()));
+    fn new(uid: u32, networks: NonZeroUsize, way: Way) -> Self {
+        let number = way.0.join(String::new(), uid, Arc::new(Notify::new()));
         Self { table: Arc::new(Mutex::new(Table::new(networks))), number, way }
     }
 
-    /// Forgets the networks that no start was asked for since this was last called: their part of the lease is others' again.
-    pub(super) fn forget(&self, now: Timestamp) {
+    fn forget(&self, now: Timestamp) {
         let (offers, _) = &self.way;
         let (unused, gone) = offers.forget_unused(self.number);
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,6 +92,8 @@ impl Desk {
         let (offers, _) = &self.way;
         let (new, gone) = offers.watch(self.number, address, false);
         let now = clock.now();
+        let network = Network::of(address);
+        let begun = offers.use_part(self.number, network, now).then_some(network);
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if new.is_some() {
             // So that the answer about an unknown network has its reason.
@@ -65,7 +104,7 @@ impl Desk {
         }
         let answer = table.start(question, now);
         drop(table);
-        self.hear(new.into_iter().chain(gone));
+        self.hear(begun.into_iter().chain(gone));
         answer
     }
 

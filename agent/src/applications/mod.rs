@@ -70,7 +70,10 @@ pub struct ApplicationsStatus {
     pub reports: u64,
     /// Reports for which there was no room.
     pub reports_lost: u64,
-    /// Networks that were watched no more since an application watched too many.
+    /// Reports of no start that was given, second ones, and those beyond a user's rate.
+    #[serde(default)]
+    pub reports_refused: u64,
+    /// Networks that were watched no more since a user's applications watched too many.
     pub evicted: u64,
     /// Networks that were watched no more since no single start was asked for a minute.
     #[serde(default)]
@@ -82,7 +85,8 @@ impl Applications {
     pub fn listen(config: &Config, clock: Clock) -> Result<Option<Self>, Failure> {
         let Some(socket) = &config.applications.socket else { return Ok(None) };
         let policy = config.application_policy();
-        let offers = Arc::new(Offers::new(settings(config, &policy, clock.now())));
+        let settings = settings(config, &policy, clock.now());
+        let offers = Arc::new(Offers::new(settings, config.applications.networks));
         let (hear, heard) = mpsc::channel(QUEUE);
         let server = ApplicationServer::start(socket, &config.applications, (Arc::clone(&offers), hear), clock)?;
         Ok(Some(Self { offers, policy, heard, _server: server }))
@@ -103,9 +107,9 @@ impl Applications {
         }
     }
 
-    /// The host's lease of a network divided among the kernel and the applications with connections there: the kernel's part.
+    /// The host's lease of a network divided among the kernel and the users whose applications start connections there: the kernel's part.
     pub fn part_of(&self, network: Network, lease: Option<Segments>) -> Option<Segments> {
-        lease.map(|lease| part(lease, self.offers.watchers(network)))
+        lease.map(|lease| self.offers.kernels_part(network, lease))
     }
 
     /// Offers what is decided about a network.
@@ -114,9 +118,9 @@ impl Applications {
         self.offers.put(offer(question, advice, &self.policy));
     }
 
-    /// Offers nothing for other networks than these.
-    pub fn retain(&self, held: &BTreeSet<Network>) {
-        self.offers.retain(held);
+    /// Offers nothing for other networks than these, and ends what was not used for a minute.
+    pub fn retain(&self, held: &BTreeSet<Network>, now: Timestamp) {
+        self.offers.retain(held, now);
     }
 
     /// Offers nothing for a network.
@@ -128,11 +132,6 @@ impl Applications {
     pub fn status(&self) -> ApplicationsStatus {
         self.offers.status()
     }
-}
-
-/// One user's part of a lease that others have as well.
-fn part(lease: Segments, others: usize) -> Segments {
-    Segments(lease.0 / u32::try_from(others + 1).unwrap_or(u32::MAX))
 }
 
 fn settings(config: &Config, policy: &Policy, now: Timestamp) -> Settings {

@@ -1,18 +1,20 @@
 //! What applications may be given, and which of them watches what. Shared by the agent's task, which writes, and the thread that serves.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
-use spand_advice::{Nothing, Offer, Reason, Renewed, Settings, ToApplication};
+use spand_advice::{Ended, Nothing, Offer, Reason, Renewed, Settings, ToApplication};
 use spand_proto::network::Network;
 use spand_proto::start::RefusalReason;
 use spand_proto::units::{Micros, Segments, Timestamp};
 use tokio::sync::Notify;
 
-use super::{ApplicationsStatus, part};
+use super::ApplicationsStatus;
 
 /// What is offered by network.
 #[derive(Debug)]
@@ -27,6 +29,11 @@ struct State {
     watchers: BTreeMap<u64, Watcher>,
     /// Who watches a network of the default division: a decision about ten thousand networks asks for each.
     watching: BTreeMap<Network, BTreeSet<u64>>,
+    /// Who of them has a part of the lease, since it asked for a start there or reported one, and until when.
+    active: BTreeMap<Network, BTreeMap<u64, Timestamp>>,
+    users: BTreeMap<u32, User>,
+    /// Networks that the applications of one user watch together.
+    most: NonZeroUsize,
     next: u64,
     status: ApplicationsStatus,
 }
@@ -37,6 +44,22 @@ struct Given {
     revision: u64,
 }
 
+/// What the applications of one user have together: others cannot tell them apart, and one may start as many as it likes.
+#[derive(Debug, Default)]
+struct User {
+    connections: usize,
+    networks: usize,
+    /// When its reports so far are paid for, each with [`REPORT_EVERY`].
+    paid: Timestamp,
+}
+
+/// For how long a start or a report gives a part of the lease.
+const ACTIVE: Micros = Micros::from_secs(60);
+/// Time between two reports of one user, on average.
+const REPORT_EVERY: Micros = Micros::from_millis(10);
+/// Reports of one user that may arrive at once.
+const REPORTS_AT_ONCE: u64 = 1_000;
+
 /// An offer that ends within this time is sent whole again.
 const RENEWED_BEFORE: Micros = Micros::from_secs(3);
 
@@ -44,12 +67,12 @@ const RENEWED_BEFORE: Micros = Micros::from_secs(3);
 #[derive(Debug)]
 struct Watcher {
     name: String,
-    /// Networks by the default division of addresses, at most `most` of them, with the turn of the last request.
+    uid: u32,
+    /// Networks by the default division of addresses, with the turn of the last request.
     watched: BTreeMap<Network, u64>,
     order: BTreeMap<u64, Network>,
     /// The turn at which unused networks were last forgotten.
     swept: u64,
-    most: usize,
     dirty: BTreeSet<Network>,
     settings_dirty: bool,
     sent: BTreeMap<Network, Sent>,
@@ -84,13 +107,17 @@ impl Watcher {
 }
 
 impl Offers {
-    pub(super) fn new(settings: Settings) -> Self {
+    /// The applications of one user watch at most `most` networks together; the one that was asked for longest ago makes room.
+    pub(super) fn new(settings: Settings, most: NonZeroUsize) -> Self {
         let state = State {
             settings,
             offers: BTreeMap::new(),
             revision: 0,
             watchers: BTreeMap::new(),
             watching: BTreeMap::new(),
+            active: BTreeMap::new(),
+            users: BTreeMap::new(),
+            most,
             next: 0,
             status: ApplicationsStatus::default(),
         };
@@ -144,9 +171,10 @@ impl Offers {
         }
     }
 
-    /// Offers nothing for other networks than these.
-    pub(super) fn retain(&self, held: &BTreeSet<Network>) {
+    /// Offers nothing for other networks than these, and ends the parts of leases that were not used for a minute.
+    pub(super) fn retain(&self, held: &BTreeSet<Network>, now: Timestamp) {
         let mut state = self.state();
+        state.expire(now);
         let gone: Vec<Network> = state.offers.keys().filter(|network| !held.contains(network)).copied().collect();
         for network in gone {
             state.offers.remove(&network);
@@ -154,22 +182,91 @@ impl Offers {
         }
     }
 
-    /// Applications with connections to a network.
-    pub(super) fn watchers(&self, network: Network) -> usize {
-        self.state().concerned(network)
+    /// The kernel's part of the lease of a network.
+    pub(super) fn kernels_part(&self, network: Network, lease: Segments) -> Segments {
+        self.state().part(network, lease, None)
     }
 
-    /// Begins to count what an application watches, at most `most` networks; gives its number.
-    pub(super) fn join(&self, name: String, most: usize, wake: Arc<Notify>) -> u64 {
+    /// A place for one more connection of a user, of `most`: half of them at most, so that others have some. Else why there is none.
+    pub(super) fn admit(&self, uid: u32, most: NonZeroUsize) -> Result<(), String> {
+        let mut state = self.state();
+        let taken: usize = state.users.values().map(|user| user.connections).sum();
+        let of_one = most.get().div_ceil(2);
+        let own = state.users.get(&uid).map_or(0, |user| user.connections);
+        let why = if taken >= most.get() {
+            format!("every place is taken (applications.connections = {most}): close one, or raise it")
+        } else if own >= of_one {
+            format!(
+                "user {uid} has {own} connections, half of applications.connections = {most}: close one, or raise it"
+            )
+        } else {
+            state.users.entry(uid).or_default().connections += 1;
+            state.status.connections += 1;
+            return Ok(());
+        };
+        state.status.refused += 1;
+        Err(why)
+    }
+
+    /// Connections of a user.
+    pub(super) fn connections_of(&self, uid: u32) -> usize {
+        self.state().users.get(&uid).map_or(0, |user| user.connections)
+    }
+
+    /// A connection of a user is over. Whether it was the last one.
+    pub(super) fn dismiss(&self, uid: u32) -> bool {
+        let mut state = self.state();
+        let Some(user) = state.users.get_mut(&uid) else { return true };
+        user.connections = user.connections.saturating_sub(1);
+        user.connections == 0
+    }
+
+    /// An application asks for a start to a network, or reports one. Whether it has a part of the lease by it that it had not.
+    pub(super) fn use_part(&self, number: u64, network: Network, now: Timestamp) -> bool {
+        let mut state = self.state();
+        if !state.watching.get(&network).is_some_and(|numbers| numbers.contains(&number)) {
+            return false;
+        }
+        let is_new = state.active.entry(network).or_default().insert(number, now.after(ACTIVE)).is_none();
+        if is_new {
+            state.parts_changed(&[network]);
+        }
+        is_new
+    }
+
+    /// Whether a report of an application with a table is of a start that it can have had: to a network that it watches, and on advice
+    /// only where it was sent some.
+    pub(super) fn may_report(&self, number: u64, ended: &Ended) -> bool {
+        let Some(network) = ended.remote.map(|remote| Network::of(remote.ip().to_canonical())) else { return false };
+        let state = self.state();
+        let Some(watcher) = state.watchers.get(&number) else { return false };
+        let was_sent = || state.around(network).iter().any(|around| watcher.sent.contains_key(around));
+        watcher.watched.contains_key(&network) && (ended.advised_segments.is_none() || was_sent())
+    }
+
+    /// Whether a user's report is within its rate.
+    pub(super) fn pay_report(&self, uid: u32, now: Timestamp) -> bool {
+        let mut state = self.state();
+        let user = state.users.entry(uid).or_default();
+        let paid = user.paid.max(now).after(REPORT_EVERY);
+        let is_paid = paid <= now.after(Micros(REPORT_EVERY.0 * REPORTS_AT_ONCE));
+        if is_paid {
+            user.paid = paid;
+        }
+        is_paid
+    }
+
+    /// Begins to count what an application of a user watches; gives its number.
+    pub(super) fn join(&self, name: String, uid: u32, wake: Arc<Notify>) -> u64 {
         let mut state = self.state();
         let number = state.next;
         state.next += 1;
         let watcher = Watcher {
             name,
+            uid,
             watched: BTreeMap::new(),
             order: BTreeMap::new(),
             swept: 0,
-            most,
             dirty: BTreeSet::new(),
             settings_dirty: true,
             sent: BTreeMap::new(),
@@ -187,7 +284,7 @@ impl Offers {
         let Some(gone) = state.watchers.remove(&number) else { return Vec::new() };
         let networks: Vec<Network> = gone.watched.into_keys().collect();
         for network in &networks {
-            state.on_unwatched(number, *network);
+            state.on_unwatched((number, gone.uid), *network);
         }
         state.parts_changed(&networks);
         networks
@@ -200,7 +297,9 @@ impl Offers {
         let mut state = self.state();
         let turn = state.next;
         state.next += 1;
+        let most = state.most.get();
         let Some(watcher) = state.watchers.get_mut(&number) else { return (None, None) };
+        let uid = watcher.uid;
         if let Some(at) = watcher.watched.get_mut(&network) {
             watcher.order.remove(at);
             *at = turn;
@@ -210,20 +309,12 @@ impl Offers {
             }
             return (None, None);
         }
-        let mut gone = None;
-        if watcher.watched.len() >= watcher.most
-            && let Some((_, oldest)) = watcher.order.pop_first()
-        {
-            watcher.forget(oldest);
-            gone = Some(oldest);
-        }
         watcher.watched.insert(network, turn);
         watcher.order.insert(turn, network);
         state.watching.entry(network).or_default().insert(number);
-        if let Some(gone) = gone {
-            state.on_unwatched(number, gone);
-            state.status.evicted += 1;
-        }
+        let user = state.users.entry(uid).or_default();
+        user.networks += 1;
+        let gone = if user.networks > most { state.evict(uid) } else { None };
         let changed: Vec<Network> = std::iter::once(network).chain(gone).collect();
         state.parts_changed(&changed);
         let nothing = state.around(network).is_empty();
@@ -239,9 +330,9 @@ impl Offers {
     pub(super) fn unwatch(&self, number: u64, network: Network) -> bool {
         let mut state = self.state();
         let Some(watcher) = state.watchers.get_mut(&number) else { return false };
-        let did = watcher.forget(network);
+        let (did, uid) = (watcher.forget(network), watcher.uid);
         if did {
-            state.on_unwatched(number, network);
+            state.on_unwatched((number, uid), network);
             state.parts_changed(&[network]);
         }
         did
@@ -262,13 +353,14 @@ impl Offers {
         for network in &unused {
             watcher.watched.remove(network);
         }
+        let uid = watcher.uid;
         let gone: Vec<Network> = watcher.sent.keys().filter(|sent| !watcher.concerns(**sent)).copied().collect();
         for network in gone.iter().chain(&unused) {
             watcher.sent.remove(network);
             watcher.dirty.remove(network);
         }
         for network in &unused {
-            state.on_unwatched(number, *network);
+            state.on_unwatched((number, uid), *network);
         }
         state.status.unused += unused.len() as u64;
         state.parts_changed(&unused);
@@ -322,13 +414,54 @@ impl Watcher {
 }
 
 impl State {
-    /// The number of watchers that may ask for a network with advice. Wide networks are few, and only for them each watcher is looked at.
-    fn concerned(&self, network: Network) -> usize {
+    /// The part of a network's lease that an application has, or the kernel (`None`). The kernel has half of it, and all of it where no
+    /// application uses its part. The other half is divided equally among the users who use theirs, and a user's among its applications.
+    /// One that does not use its part yet has what it would have then.
+    fn part(&self, network: Network, lease: Segments, of: Option<u64>) -> Segments {
         let own = Network::of(network.prefix().addr());
-        if own.covers(network) {
-            return self.watching.get(&own).map_or(0, BTreeSet::len);
+        let numbers: BTreeSet<u64> = if own.covers(network) {
+            self.active.get(&own).into_iter().flat_map(BTreeMap::keys).copied().collect()
+        } else {
+            let inside = self.active.range(Network::of(network.prefix().network())..);
+            inside.take_while(|(inside, _)| network.covers(**inside)).flat_map(|(_, of)| of.keys()).copied().collect()
+        };
+        let applications = lease.0 / 2;
+        let Some(number) = of else {
+            return Segments(if numbers.is_empty() { lease.0 } else { lease.0 - applications });
+        };
+        let mut users: BTreeMap<u32, u32> = BTreeMap::new();
+        for other in numbers.iter().filter(|other| **other != number).chain([&number]) {
+            if let Some(watcher) = self.watchers.get(other) {
+                *users.entry(watcher.uid).or_default() += 1;
+            }
         }
-        self.watchers.values().filter(|watcher| watcher.concerns(network)).count()
+        let uid = self.watchers.get(&number).map(|watcher| watcher.uid);
+        let of_one = uid.and_then(|uid| users.get(&uid)).copied().unwrap_or(1);
+        Segments(applications / u32::try_from(users.len().max(1)).unwrap_or(u32::MAX) / of_one)
+    }
+
+    fn expire(&mut self, now: Timestamp) {
+        let mut changed = Vec::new();
+        self.active.retain(|network, numbers| {
+            let before = numbers.len();
+            numbers.retain(|_, until| *until > now);
+            changed.extend((numbers.len() < before).then_some(*network));
+            !numbers.is_empty()
+        });
+        self.parts_changed(&changed);
+        self.users.retain(|_, user| user.connections > 0 || user.networks > 0 || user.paid > now);
+    }
+
+    /// A user's application that watches most forgets what it asked for longest ago.
+    fn evict(&mut self, uid: u32) -> Option<Network> {
+        let of_user = self.watchers.iter_mut().filter(|(_, watcher)| watcher.uid == uid);
+        let oldest = |watcher: &Watcher| Reverse(watcher.order.first_key_value().map(|(turn, _)| *turn));
+        let (number, watcher) = of_user.max_by_key(|(_, watcher)| (watcher.watched.len(), oldest(watcher)))?;
+        let (number, oldest) = (*number, *watcher.order.first_key_value()?.1);
+        watcher.forget(oldest);
+        self.on_unwatched((number, uid), oldest);
+        self.status.evicted += 1;
+        Some(oldest)
     }
 
     fn mark(&mut self, network: Network) {
@@ -346,7 +479,16 @@ impl State {
         }
     }
 
-    fn on_unwatched(&mut self, number: u64, network: Network) {
+    fn on_unwatched(&mut self, (number, uid): (u64, u32), network: Network) {
+        if let Some(user) = self.users.get_mut(&uid) {
+            user.networks = user.networks.saturating_sub(1);
+        }
+        if let Some(numbers) = self.active.get_mut(&network) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                self.active.remove(&network);
+            }
+        }
         if let Some(numbers) = self.watching.get_mut(&network) {
             numbers.remove(&number);
             if numbers.is_empty() {
@@ -387,7 +529,8 @@ impl State {
 
     /// The line about a network, where the application does not have it already.
     fn line(&mut self, number: u64, network: Network, at: Timestamp) -> Option<ToApplication> {
-        let others = self.concerned(network);
+        let lease = self.offers.get(&network).and_then(|given| given.offer.lease);
+        let lease = lease.map(|lease| self.part(network, lease, Some(number)));
         let watcher = self.watchers.get_mut(&number)?;
         let Some(given) = self.offers.get(&network) else {
             if watcher.sent.remove(&network).is_some() {
@@ -399,7 +542,6 @@ impl State {
                 .contains_key(&network)
                 .then_some(ToApplication::Nothing(Nothing { network, reason }));
         };
-        let lease = given.offer.lease.map(|lease| part(lease, others));
         let now = Sent { revision: given.revision, lease, expires: given.offer.expires };
         let before = watcher.sent.insert(network, now);
         match before {

@@ -10,17 +10,20 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nix::unistd::{Gid, Group, chown};
-use spand_advice::{Answer, Asked, Ended, MOST_LINE_BYTES, Question, Started, ToAgent, ToApplication, VERSION};
+use spand_advice::{
+    Answer, Asked, Ended, MOST_LINE_BYTES, MOST_MSS_BYTES, Question, Started, ToAgent, ToApplication, VERSION,
+};
+use spand_proto::network::Network;
 use spand_proto::operator::Failure;
 use spand_proto::units::Timestamp;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, UCred};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, timeout};
 use tracing::{debug, error, info, warn};
 
-use super::desk::{Desk, started};
+use super::desk::{Desks, started};
 use super::{Heard, Offers};
 use crate::clock::Clock;
 use crate::config::Applications as Limits;
@@ -30,7 +33,8 @@ use crate::control::bind;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often an application is sent a sign of life.
 const ALIVE: Duration = Duration::from_secs(1);
-/// Starts of one connection to the socket that wait for their reports; the oldest goes, and what it reserved is free again.
+/// Starts of a user's connections to the socket that wait for their reports. Each connection has an equal part; at its limit the oldest
+/// start goes, and what it reserved is free again.
 const MOST_STARTS: usize = 16_384;
 /// How long the desk of single starts watches a network that none is asked for, at least; at most twice as long.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
@@ -116,15 +120,14 @@ fn group(name: &str) -> Result<Gid, Failure> {
 
 async fn accept(listener: StdListener, limits: Limits, way: Way, clock: Clock) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
-    let room = Arc::new(Semaphore::new(limits.connections.get()));
-    let asked = Desk::new(limits.networks, way.clone());
+    let desks = Desks::new(limits.networks, way.clone());
     let mut forget = interval_at(Instant::now() + FORGOTTEN_AFTER, FORGOTTEN_AFTER);
     forget.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = forget.tick() => {
-                asked.forget(clock.now());
+                desks.forget(clock.now());
                 continue;
             }
         };
@@ -137,22 +140,31 @@ async fn accept(listener: StdListener, limits: Limits, way: Way, clock: Clock) -
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-            way.0.count(|status| status.refused += 1);
-            let most = limits.connections;
-            tokio::spawn(refuse(
-                stream,
-                format!("every place is taken (applications.connections = {most}): close one, or raise it"),
-            ));
+        let Ok(peer) = stream.peer_cred() else { continue };
+        if let Err(why) = way.0.admit(peer.uid(), limits.connections) {
+            tokio::spawn(refuse(stream, why));
             continue;
-        };
-        way.0.count(|status| status.connections += 1);
-        let (way, asked, networks) = (way.clone(), asked.clone(), limits.networks.get());
+        }
+        let place = Place { way: way.clone(), desks: desks.clone(), uid: peer.uid() };
         tokio::spawn(async move {
-            let served = serve(stream, networks, &way, &asked, clock).await;
+            let served = serve(stream, peer, &place, clock).await;
             debug!(?served, "an application disconnected");
-            drop(permit);
         });
+    }
+}
+
+/// The place of a connection.
+struct Place {
+    way: Way,
+    desks: Desks,
+    uid: u32,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.way.0.dismiss(self.uid) {
+            self.desks.close(self.uid);
+        }
     }
 }
 
@@ -170,8 +182,7 @@ fn line(message: &ToApplication) -> Option<Vec<u8>> {
 }
 
 /// One application, from its first line to its last.
-async fn serve(stream: UnixStream, networks: usize, way: &Way, desk: &Desk, clock: Clock) -> io::Result<()> {
-    let peer = stream.peer_cred()?;
+async fn serve(stream: UnixStream, peer: UCred, place: &Place, clock: Clock) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     let hello = in_time(next(&mut reader)).await?;
@@ -191,11 +202,11 @@ async fn serve(stream: UnixStream, networks: usize, way: &Way, desk: &Desk, cloc
     let name: String = name.chars().filter(|c| !c.is_control()).take(MOST_NAME).collect();
     info!(application = name, uid = peer.uid(), pid = peer.pid(), "an application asks for advice");
     let wake = Arc::new(Notify::new());
-    let number = way.0.join(name, networks, Arc::clone(&wake));
+    let number = place.way.0.join(name, place.uid, Arc::clone(&wake));
     let (lines, read) = mpsc::channel(64);
     // A line is read to its end whatever else happens meanwhile.
     let reads = tokio::spawn(read_all(reader, lines));
-    let mut application = Application { number, way, desk, starts: Starts::default(), clock };
+    let mut application = Application { number, place, starts: Starts::default(), clock };
     let served = application.run(read, &mut writer, &wake).await;
     reads.abort();
     application.leave();
@@ -220,7 +231,13 @@ async fn next(reader: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<Result
     if line.len() > MOST_LINE_BYTES {
         return Ok(Some(Err(format!("a line has at most {MOST_LINE_BYTES} bytes"))));
     }
-    Ok(Some(serde_json::from_str(&line).map_err(|error| format!("this line is no message: {error}"))))
+    Ok(Some(match serde_json::from_str(&line) {
+        Ok(ToAgent::Start(Asked { mss_bytes: Some(mss), .. })) if !(1..=MOST_MSS_BYTES).contains(&mss) => {
+            Err(format!("start.mss_bytes is {mss}: give 1 to {MOST_MSS_BYTES}, or leave it out"))
+        }
+        Ok(message) => Ok(message),
+        Err(error) => Err(format!("this line is no message: {error}")),
+    }))
 }
 
 async fn in_time<T>(done: impl Future<Output = io::Result<T>>) -> io::Result<T> {
@@ -250,8 +267,7 @@ async fn refuse_line(writer: &mut OwnedWriteHalf, why: String) -> io::Result<()>
 /// One that is connected.
 struct Application<'a> {
     number: u64,
-    way: &'a Way,
-    desk: &'a Desk,
+    place: &'a Place,
     starts: Starts,
     clock: Clock,
 }
@@ -277,7 +293,7 @@ impl Application<'_> {
                     None => return Ok(()),
                 },
                 () = wake.notified() => {
-                    for line in self.way.0.lines(self.number, self.clock.now()) {
+                    for line in self.place.way.0.lines(self.number, self.clock.now()) {
                         write(writer, &line).await?;
                     }
                 }
@@ -290,14 +306,12 @@ impl Application<'_> {
         match line {
             ToAgent::Hello { .. } => {}
             ToAgent::Watch(address) => {
-                let (new, gone) = self.way.0.watch(self.number, address.to_canonical(), true);
-                for network in new.into_iter().chain(gone) {
-                    self.hear(Heard::Watched(network));
-                }
+                let (_, gone) = self.place.way.0.watch(self.number, address.to_canonical(), true);
+                self.hear(gone);
             }
             ToAgent::Unwatch(network) => {
-                if self.way.0.unwatch(self.number, *network) {
-                    self.hear(Heard::Watched(*network));
+                if self.place.way.0.unwatch(self.number, *network) {
+                    self.hear([*network]);
                 }
             }
             ToAgent::Start(asked) => return Some(ToApplication::Started(self.start(asked))),
@@ -306,15 +320,23 @@ impl Application<'_> {
         None
     }
 
-    fn hear(&self, heard: Heard) {
-        let is_report = matches!(heard, Heard::Ended(_));
-        let lost = self.way.1.try_send(heard).is_err();
-        if is_report {
-            self.way.0.count(|status| {
-                status.reports += 1;
-                status.reports_lost += u64::from(lost);
-            });
+    /// Parts of leases changed. At a full queue that follows with the next decision about everything.
+    fn hear(&self, changed: impl IntoIterator<Item = Network>) {
+        for network in changed {
+            drop(self.place.way.1.try_send(Heard::Watched(network)));
         }
+    }
+
+    /// Passes a report on, where it is of a start that was given.
+    fn report(&self, ended: Option<Ended>) {
+        let (offers, heard) = &self.place.way;
+        let taken = ended.filter(|_| offers.pay_report(self.place.uid, self.clock.now()));
+        let sent = taken.map(|ended| heard.try_send(Heard::Ended(Box::new(ended))).is_ok());
+        offers.count(|status| {
+            status.reports += 1;
+            status.reports_refused += u64::from(sent.is_none());
+            status.reports_lost += u64::from(sent == Some(false));
+        });
     }
 
     fn start(&mut self, asked: &Asked) -> Started {
@@ -326,71 +348,99 @@ impl Application<'_> {
             mss_bytes: asked.mss_bytes,
             arm: None,
         };
-        let answer = self.desk.start(&question, self.clock);
-        self.way.0.count(|status| {
+        let desk = self.place.desks.of(self.place.uid);
+        let answer = desk.start(&question, self.clock);
+        self.place.way.0.count(|status| {
             status.starts += 1;
             status.advised += u64::from(answer.start.is_ok());
         });
         let started = started(asked.id, &answer);
-        if let Some((question, mut gone)) = self.starts.put(asked.id, question, answer) {
-            self.desk.over(&question, &mut gone, None, self.clock);
+        let most = MOST_STARTS / self.place.way.0.connections_of(self.place.uid).max(1);
+        for (question, mut gone) in self.starts.put(asked.id, (question, answer), most) {
+            desk.over(&question, &mut gone, None, self.clock);
         }
         started
     }
 
     fn on_ended(&mut self, ended: Ended) {
-        let Some(id) = ended.id else { return self.hear(Heard::Ended(Box::new(ended))) };
-        let Some((_, question, answer)) = self.starts.of.get_mut(&id) else { return };
+        let Some(id) = ended.id else {
+            let offers = &self.place.way.0;
+            let is_its_own = offers.may_report(self.number, &ended);
+            let network = ended.remote.filter(|_| is_its_own).map(|remote| Network::of(remote.ip().to_canonical()));
+            self.hear(network.filter(|network| offers.use_part(self.number, *network, self.clock.now())));
+            return self.report(is_its_own.then_some(ended));
+        };
+        let Some(Waiting { question, answer, has_reported, .. }) = self.starts.of.get_mut(&id) else {
+            return self.report(None);
+        };
         let outcome = ended.outcome;
         let flight = outcome.first_flight_sent_segments.zip(outcome.first_flight_lost_segments);
-        self.desk.over(question, answer, flight, self.clock);
+        self.place.desks.of(self.place.uid).over(question, answer, flight, self.clock);
         let whole = Ended { local: ended.local, ..answer.report(question, &outcome, ended.goes_on) };
         if !ended.goes_on {
             self.starts.take(id);
         } else if flight.is_none_or(|(sent, lost)| lost <= sent / 2) {
             // Released alone: the gateway counts what arrived once, with the connection.
             return;
+        } else if std::mem::replace(has_reported, true) {
+            return self.report(None);
         }
-        self.hear(Heard::Ended(Box::new(whole)));
+        self.report(Some(whole));
     }
 
     fn leave(&mut self) {
-        for network in self.way.0.leave(self.number) {
-            self.hear(Heard::Watched(network));
+        self.hear(self.place.way.0.leave(self.number));
+        let starts = std::mem::take(&mut self.starts.of);
+        if starts.is_empty() {
+            return;
         }
-        for (_, (_, question, mut answer)) in std::mem::take(&mut self.starts.of) {
-            self.desk.over(&question, &mut answer, None, self.clock);
+        let desk = self.place.desks.of(self.place.uid);
+        for Waiting { question, mut answer, .. } in starts.into_values() {
+            desk.over(&question, &mut answer, None, self.clock);
         }
     }
 }
 
+/// A start that waits for its report.
+struct Waiting {
+    turn: u64,
+    question: Question,
+    answer: Answer,
+    /// That its first flight was lost.
+    has_reported: bool,
+}
+
 /// Starts that wait for their reports, by the application's own numbers.
 #[derive(Default)]
-struct Starts {
-    of: BTreeMap<u64, (u64, Question, Answer)>,
+pub(super) struct Starts {
+    of: BTreeMap<u64, Waiting>,
     /// Their numbers in the order of their starts.
     order: BTreeMap<u64, u64>,
     turn: u64,
 }
 
 impl Starts {
-    /// Gives what had to go.
-    fn put(&mut self, id: u64, question: Question, answer: Answer) -> Option<(Question, Answer)> {
+    /// Puts a start among at most `most`. Gives those that had to go.
+    pub(super) fn put(
+        &mut self,
+        id: u64,
+        (question, answer): (Question, Answer),
+        most: usize,
+    ) -> Vec<(Question, Answer)> {
         self.turn += 1;
-        let mut gone = self.take(id);
-        if gone.is_none()
-            && self.of.len() >= MOST_STARTS
+        let mut gone: Vec<_> = self.take(id).into_iter().collect();
+        while self.of.len() >= most.max(1)
             && let Some((_, oldest)) = self.order.first_key_value()
         {
-            gone = self.take(*oldest);
+            gone.extend(self.take(*oldest));
         }
-        self.of.insert(id, (self.turn, question, answer));
+        self.of.insert(id, Waiting { turn: self.turn, question, answer, has_reported: false });
         self.order.insert(self.turn, id);
         gone
     }
 
     fn take(&mut self, id: u64) -> Option<(Question, Answer)> {
-        let (turn, question, answer) = self.of.remove(&id)?;
+        let Waiting { turn, question, answer, .. } = self.of.remove(&id)?;
         self.order.remove(&turn);
         Some((question, answer))
     }

@@ -1,5 +1,6 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -110,21 +111,203 @@ fn what_is_decided_reaches_those_that_ask_for_it() {
     assert!(bench.heard().iter().all(|heard| matches!(heard, Heard::Watched(_))));
 }
 
+/// One of an application with a table.
+fn report(remote: &str, advised: Option<u32>) -> Ended {
+    Ended {
+        id: None,
+        local: None,
+        remote: Some(SocketAddr::new(remote.parse().unwrap(), 443)),
+        arm: None,
+        advised_segments: advised,
+        refusal: None,
+        paused: false,
+        goes_on: false,
+        outcome: Outcome { acknowledged_bytes: 90_000, ..Outcome::default() },
+    }
+}
+
 #[test]
-fn a_lease_is_divided_among_the_kernel_and_the_applications_with_connections_there() {
+fn a_lease_is_divided_among_the_kernel_and_the_applications_that_start_connections_there() {
     let bench = Bench::new("");
     bench.decide("192.0.2.0/24", Some(60), false);
     let whole = Some(Segments(60));
-    assert_eq!(bench.applications.part_of(network("192.0.2.0/24"), whole), whole);
+    let kernels = || bench.applications.part_of(network("192.0.2.0/24"), whole);
     let [one, other] = [bench.adviser(), bench.adviser()];
     assert_eq!(window(&one, "192.0.2.1"), Ok(40), "a lease of 30 above the initial window");
-    assert_eq!(bench.applications.part_of(network("192.0.2.0/24"), whole), Some(Segments(30)));
-    assert_eq!(window(&other, "192.0.2.1"), Ok(30));
-    assert_eq!(bench.applications.part_of(network("192.0.2.0/24"), whole), Some(Segments(20)));
-    until("the first one has its new part", || window(&one, "192.0.2.1") == Ok(30));
+    assert_eq!(kernels(), whole, "it watches, and reported nothing");
+    let reports = |adviser: &Adviser| adviser.start(&to("192.0.2.1")).report(&Outcome::default());
+    reports(&one);
+    until("the kernel's part is half", || kernels() == Some(Segments(30)));
+    assert_eq!(window(&other, "192.0.2.1"), Ok(25), "what it would have beside the first");
+    assert_eq!(window(&one, "192.0.2.1"), Ok(40));
+    reports(&other);
+    until("the first one has its new part", || window(&one, "192.0.2.1") == Ok(25));
+    assert_eq!(kernels(), Some(Segments(30)), "the kernel's stays half");
     drop(other);
     until("one that is gone leaves its part", || window(&one, "192.0.2.1") == Ok(40));
     assert_eq!(bench.applications.part_of(network("198.51.100.0/24"), whole), whole, "no application is there");
+    let held = [network("192.0.2.0/24")].into();
+    bench.applications.retain(&held, bench.clock.now().after(Micros::from_secs(59)));
+    assert_eq!(kernels(), Some(Segments(30)));
+    bench.applications.retain(&held, bench.clock.now().after(Micros::from_secs(61)));
+    assert_eq!(kernels(), whole, "no report for a minute");
+}
+
+#[test]
+fn watchers_alone_take_nothing_of_a_lease() {
+    let bench = Bench::new("connections = 130");
+    bench.decide("192.0.2.0/24", Some(58), false);
+    let honest = bench.adviser();
+    assert_eq!(window(&honest, "192.0.2.1"), Ok(39));
+    honest.start(&to("192.0.2.1")).report(&Outcome::default());
+    let kernels = || bench.applications.part_of(network("192.0.2.0/24"), Some(Segments(58)));
+    until("it has its part", || kernels() == Some(Segments(29)));
+    let mut watchers = Vec::new();
+    for _ in 0..63 {
+        let mut watcher = Plain::new(&bench);
+        watcher.send(r#"{"hello":{"version":1,"application":"silent"}}"#);
+        watcher.send(r#"{"watch":"192.0.2.1"}"#);
+        assert!(matches!(watcher.next(), Some(ToApplication::Offer(_))));
+        watchers.push(watcher);
+    }
+    assert_eq!((window(&honest, "192.0.2.1"), kernels()), (Ok(39), Some(Segments(29))));
+}
+
+#[test]
+fn a_user_with_many_applications_has_one_user_s_part_of_a_lease() {
+    let bench = Bench::new("");
+    let (offers, now) = (&bench.applications.offers, bench.clock.now());
+    let join = |uid| {
+        let number = offers.join(String::new(), uid, Arc::default());
+        offers.watch(number, [192, 0, 2, 1].into(), false);
+        number
+    };
+    bench.decide("192.0.2.0/24", Some(58), false);
+    let leases = |number| {
+        let lines = offers.lines(number, now).into_iter();
+        let leases = lines.filter_map(|line| if let ToApplication::Offer(offer) = line { offer.lease } else { None });
+        leases.map(|lease| lease.0).next_back()
+    };
+    let honest = join(1);
+    assert!(offers.use_part(honest, network("192.0.2.0/24"), now));
+    assert_eq!(leases(honest), Some(29));
+    let many: Vec<u64> = (0..63).map(|_| join(2)).collect();
+    for number in &many {
+        assert!(offers.use_part(*number, network("192.0.2.0/24"), now));
+    }
+    assert_eq!((leases(honest), leases(many[0])), (Some(14), Some(0)), "a window of 24 beside all of them");
+    assert_eq!(offers.kernels_part(network("192.0.2.0/24"), Segments(58)), Segments(29));
+    // The same for a network with advice that is wider than what is watched, and for one that is narrower.
+    for (text, part) in [("192.0.0.0/16", 29), ("192.0.2.1/32", 29), ("192.0.3.0/24", 58), ("198.0.0.0/8", 58)] {
+        assert_eq!(offers.kernels_part(network(text), Segments(58)), Segments(part), "{text}");
+    }
+    for number in &many {
+        drop(offers.leave(*number));
+    }
+    assert_eq!(leases(honest), Some(29));
+}
+
+#[test]
+fn a_user_has_half_of_the_places_and_its_own_part_of_the_watches() {
+    let bench = Bench::new("networks = 3");
+    let offers = &bench.applications.offers;
+    let most = NonZeroUsize::new(5).unwrap();
+    let mut refused = [1, 1, 1, 1, 2, 2, 3].into_iter().filter_map(|uid| offers.admit(uid, most).err());
+    let why = refused.next().unwrap();
+    assert!(why.contains("user 1 has 3 connections, half of applications.connections = 5"), "{why}");
+    let why = refused.next().unwrap();
+    assert!(why.contains("every place is taken"), "{why}");
+    assert_eq!(refused.next(), None);
+    assert!(!offers.dismiss(1) && offers.admit(3, most).is_ok());
+    assert_eq!([1, 2, 3, 4].map(|uid| offers.connections_of(uid)), [2, 2, 1, 0]);
+    assert_eq!((bench.applications.status().connections, bench.applications.status().refused), (6, 2));
+
+    let [one, same, other] = [1, 1, 2].map(|uid| offers.join(String::new(), uid, Arc::default()));
+    let watch = |number, third| offers.watch(number, [192, 0, third, 1].into(), false);
+    let of = |third: u8| network(&format!("192.0.{third}.0/24"));
+    assert_eq!([watch(one, 1), watch(one, 2), watch(same, 3)], [1, 2, 3].map(|third| (Some(of(third)), None)));
+    assert_eq!(watch(same, 4), (Some(of(4)), Some(of(1))), "the one with most forgets its oldest");
+    assert_eq!(watch(other, 1), (Some(of(1)), None), "another user has room");
+    assert!(!offers.unwatch(one, of(1)) && offers.unwatch(one, of(2)));
+    assert_eq!(watch(one, 5), (Some(of(5)), None), "there is room again");
+    assert_eq!(bench.applications.status().evicted, 1);
+}
+
+#[test]
+fn a_report_counts_for_a_start_that_was_given_once_and_within_its_user_s_rate() {
+    let mut bench = Bench::new("");
+    bench.decide("192.0.2.0/24", None, false);
+    let mut client = Plain::new(&bench);
+    client.send(r#"{"hello":{"version":1,"application":"liar"}}"#);
+    client.send(r#"{"watch":"192.0.2.1"}"#);
+    assert!(matches!(client.next(), Some(ToApplication::Offer(_))));
+    client.send(r#"{"watch":"198.51.100.1"}"#);
+    assert!(matches!(client.next(), Some(ToApplication::Nothing(_))));
+    for (remote, advised) in [
+        ("192.0.2.1", Some(40)),
+        ("198.51.100.1", None),
+        ("198.51.100.1", Some(40)),
+        ("203.0.113.1", None),
+        ("203.0.113.1", Some(40)),
+    ] {
+        client.send(&serde_json::to_string(&spand_advice::ToAgent::Ended(report(remote, advised))).unwrap());
+    }
+    client.send(r#"{"start":{"id":7,"destination":"192.0.2.1:443"}}"#);
+    assert!(matches!(client.next(), Some(ToApplication::Started(started)) if started.advised));
+    let lost = r#""acknowledged_bytes":0,"first_flight_sent_segments":40,"first_flight_lost_segments":40"#;
+    for (id, goes_on) in [(7, true), (7, true), (7, false), (7, false), (8, false)] {
+        client.send(&format!(r#"{{"ended":{{"id":{id},"goes_on":{goes_on},{lost}}}}}"#));
+    }
+    until("all was read", || bench.applications.status().reports == 10);
+    assert_eq!(bench.applications.status().reports_refused, 6);
+    let passed = bench.heard().into_iter().filter_map(|heard| match heard {
+        Heard::Ended(ended) => Some((ended.remote.unwrap().ip().to_string(), ended.goes_on)),
+        Heard::Watched(_) => None,
+    });
+    let passed: Vec<_> = passed.collect();
+    let expected = [("192.0.2.1", false), ("198.51.100.1", false), ("192.0.2.1", true), ("192.0.2.1", false)];
+    assert_eq!(passed, expected.map(|(remote, goes_on)| (remote.to_owned(), goes_on)));
+
+    let offers = &bench.applications.offers;
+    let now = bench.clock.now();
+    let taken = |uid, after_ms| {
+        let at = now.after(Micros::from_millis(after_ms));
+        (0..23_300).filter(|_| offers.pay_report(uid, at)).count()
+    };
+    assert_eq!([taken(900, 0), taken(900, 0), taken(900, 1_000), taken(901, 1_000)], [1_000, 0, 100, 1_000]);
+    bench.applications.retain(&BTreeSet::new(), now.after(Micros::from_secs(2)));
+    assert_eq!(taken(900, 2_000), 100, "what was not paid for is remembered without a connection");
+}
+
+#[test]
+fn starts_that_wait_for_reports_have_the_room_that_their_user_has() {
+    let mut table = spand_advice::Table::new(NonZeroUsize::MIN);
+    let mut starts = server::Starts::default();
+    let mut put = |id, most| {
+        let question = to(&format!("192.0.2.{id}"));
+        let gone = starts.put(id, (question, table.start(&question, Timestamp::default())), most);
+        gone.iter().map(|(question, _)| question.destination.ip().to_string()).collect::<Vec<_>>()
+    };
+    let none: [&str; 0] = [];
+    assert_eq!([put(1, 3), put(2, 3), put(3, 3)], [none; 3]);
+    assert_eq!(put(2, 3), ["192.0.2.2"], "a number that is used again");
+    assert_eq!(put(4, 3), ["192.0.2.1"]);
+    assert_eq!(put(5, 2), ["192.0.2.3", "192.0.2.2"], "its user has more connections now");
+}
+
+#[test]
+fn a_file_in_the_place_of_the_socket_stays_and_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    std::fs::write(&path, "kept").unwrap();
+    let text = format!("[applications]\nsocket = \"{}\"", path.display());
+    let config = Config::parse(&text, Path::new("agent.toml")).unwrap();
+    let error = Applications::listen(&config, Clock::start()).unwrap_err().to_string();
+    let expected = format!(
+        "applications.socket: cannot listen at {}: a file is there that is no socket: remove it, or name another",
+        path.display()
+    );
+    assert_eq!((error, std::fs::read_to_string(&path).unwrap()), (expected, "kept".to_owned()));
 }
 
 #[test]
@@ -169,17 +352,7 @@ fn reports_reach_the_agent_with_this_hosts_own_address() {
 
 #[test]
 fn a_report_that_the_gateway_would_refuse_with_its_batch_is_left_out() {
-    let ended = Ended {
-        id: None,
-        local: None,
-        remote: Some("192.0.2.1:443".parse().unwrap()),
-        arm: None,
-        advised_segments: None,
-        refusal: None,
-        paused: false,
-        goes_on: false,
-        outcome: Outcome { acknowledged_bytes: 90_000, ..Outcome::default() },
-    };
+    let ended = report("192.0.2.1", None);
     let own: [IpAddr; 1] = [[203, 0, 113, 7].into()];
     let host = report_of(&ended, &own).map(|report| report.report.host.to_string());
     assert_eq!(host.as_deref(), Some("203.0.113.7:0"), "an application need not give its port");
@@ -264,6 +437,14 @@ fn what_is_no_message_ends_the_connection_with_a_sentence() {
         ("{\"hello\":{\"version\":9,\"application\":\"x\"}}", "version 1 of these messages, not 9"),
         ("{\"watch\":\"192.0.2.1\"}", "the first line must be hello"),
         ("nonsense", "this line is no message"),
+        (
+            "{\"start\":{\"id\":1,\"destination\":\"192.0.2.1:443\",\"mss_bytes\":0}}",
+            "start.mss_bytes is 0: give 1 to 65527",
+        ),
+        (
+            "{\"start\":{\"id\":1,\"destination\":\"192.0.2.1:443\",\"mss_bytes\":65528}}",
+            "start.mss_bytes is 65528: give 1",
+        ),
         (&"x".repeat(9_000), "at most 8192 bytes"),
     ] {
         let mut client = Plain::new(&bench);
@@ -288,9 +469,8 @@ fn an_application_that_watches_too_much_loses_what_it_asked_for_longest_ago() {
     }
     until("all was read", || bench.applications.status().evicted == 1);
     assert_eq!(bench.applications.status().networks, 2);
-    let watchers = |text: &str| bench.applications.offers.watchers(network(text));
-    assert_eq!(["192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"].map(watchers), [1, 0, 1]);
-    assert_eq!(["192.0.0.0/16", "192.0.2.7/32", "0.0.0.0/0", "198.0.0.0/8"].map(watchers), [1, 1, 1, 0]);
+    let watched = |text: &str| bench.applications.offers.unwatch(0, network(text));
+    assert_eq!(["192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"].map(watched), [true, false, true]);
 }
 
 #[test]
@@ -309,7 +489,8 @@ fn the_desk_forgets_what_no_start_was_asked_for() {
     };
     assert_eq!(["192.0.2.1", "198.51.100.1"].map(&mut window), [Some(40); 2]);
     let offers = Arc::clone(&bench.applications.offers);
-    let desk = 0;
+    // The client has joined first.
+    let desk = 1;
     assert_eq!(offers.forget_unused(desk), (Vec::new(), Vec::new()), "both were asked for since");
     assert_eq!(window("198.51.100.2"), Some(10), "the first start there has reserved the whole part");
     let unused = network("192.0.2.0/24");
@@ -366,7 +547,7 @@ fn cost_of_a_decision_about_everything() {
     }
     let mut numbers = Vec::new();
     for _ in 0..64 {
-        let number = offers.join("x".into(), 16_384, Arc::default());
+        let number = offers.join("x".into(), 0, Arc::default());
         for text in &texts {
             offers.watch(number, network(text).prefix().addr(), false);
         }

@@ -179,6 +179,7 @@ fn applications(registry: &mut Registry, status: &Status) {
         of("start_advised", asking.advised),
         of("report", asking.reports),
         of("report_lost", asking.reports_lost),
+        of("report_refused", asking.reports_refused),
         of("evicted", asking.evicted),
         of("unused", asking.unused),
     ];
@@ -286,6 +287,7 @@ mod tests {
             "spand_agent_applied_total{event=\"started\"} 7",
             "spand_agent_applications_connected 1",
             "spand_agent_applications_total{event=\"report_lost\"} 1",
+            "spand_agent_applications_total{event=\"report_refused\"} 2",
             "spand_agent_transfers_total{arm=\"advised\",size=\"10kB\"} 3",
             "spand_agent_completion_mean_seconds{arm=\"advised\",size=\"10kB\"} 0.25",
         ] {

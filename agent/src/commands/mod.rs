@@ -2,8 +2,10 @@
 //!
 //! Each prints one object with `--json`, in the shapes of [`crate::control`], and a few lines for people otherwise.
 
+use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -39,7 +41,7 @@ pub(crate) fn check_config(path: &Path) -> Result<(), Failure> {
         bpf::is_cgroup2(&config.bpf.cgroup)?;
     }
     let exposed = config.tls.key.as_deref().and_then(spand_confine::exposed);
-    let closed = config.applications.socket.as_deref().and_then(no_folder_for);
+    let closed = config.applications.socket.as_deref().and_then(no_room_for);
     for warning in config.renamed.iter().map(ToString::to_string).chain(exposed).chain(closed) {
         // Standard output is the configuration.
         writeln!(io::stderr().lock(), "warning: {warning}").map_err(Failure::environment)?;
@@ -50,7 +52,13 @@ pub(crate) fn check_config(path: &Path) -> Result<(), Failure> {
 }
 
 /// Why no socket can be made there, with the way out.
-fn no_folder_for(socket: &Path) -> Option<String> {
+fn no_room_for(socket: &Path) -> Option<String> {
+    if fs::symlink_metadata(socket).is_ok_and(|file| !file.file_type().is_socket()) {
+        return Some(format!(
+            "applications.socket: {} is a file that is no socket: remove it, or name another",
+            socket.display()
+        ));
+    }
     let folder = socket.parent()?;
     // The agent makes it only where it starts as root.
     let fault = if folder.is_dir() { doctor::may_write(folder).err() } else { Some(Errno::ENOENT) };

@@ -156,10 +156,11 @@ fn growth(rules: &[GrowthInForce]) -> Vec<String> {
 fn applications(asking: &ApplicationsStatus) -> String {
     let names = if asking.connected.is_empty() { "none connected".to_owned() } else { asking.connected.join(", ") };
     format!(
-        "applications: {names}; {} networks watched, {} reports taken, {} lost",
+        "applications: {names}; {} networks watched, {} reports taken, {} lost, {} refused",
         asking.networks,
-        asking.reports - asking.reports_lost.min(asking.reports),
-        asking.reports_lost
+        asking.reports.saturating_sub(asking.reports_lost + asking.reports_refused),
+        asking.reports_lost,
+        asking.reports_refused
     )
 }
 

@@ -288,9 +288,9 @@ pub struct Applications {
     pub socket: Option<PathBuf>,
     /// Group whose members may ask. Default empty: the agent's own.
     pub group: String,
-    /// Applications at one time. Default 64.
+    /// Connections of applications at one time; those of one user have at most half of them. Default 64.
     pub connections: NonZeroUsize,
-    /// Networks that each may watch. Default 16,384.
+    /// Networks that the applications of one user watch together. Default 16,384.
     pub networks: NonZeroUsize,
 }
 

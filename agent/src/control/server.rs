@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,9 +77,13 @@ impl Server {
 
 /// Listens at a socket that the agent's user and its group may use. One that nobody listens at any more is replaced.
 pub(crate) fn bind(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    match fs::symlink_metadata(path) {
+        Ok(file) if !file.file_type().is_socket() => {
+            return Err(io::Error::other("a file is there that is no socket: remove it, or name another"));
+        }
+        Ok(_) => fs::remove_file(path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
     // Nobody else may connect at any moment. The umask is the whole process's: it stays where it does for that.
     let before = others_may_write().then(|| umask(Mode::from_bits_truncate(0o777 & !MODE)));

@@ -31,7 +31,7 @@ use crate::clock::{self, Clock};
 use crate::config::{ApplyMethod, Config};
 use crate::control::{NotInForce, Pending, Reloads, Reply, Request};
 use crate::pause::{Pause, Pausing};
-use crate::policy::{Connection, Policy, Question, Reason, ScopeVerdict, Verdict, decide};
+use crate::policy::{Advice, Connection, Policy, Question, Reason, ScopeVerdict, Verdict, decide};
 use crate::subscriber::{self, Dialer, Holdings};
 
 /// Everything an agent knows.
@@ -313,7 +313,7 @@ impl<A: Applier> Agent<A> {
     fn decide_all(&mut self, now: Timestamp) {
         let held: BTreeSet<Network> = self.holdings.iter().map(|(network, _)| network).collect();
         if let Some(applications) = &self.applications {
-            applications.retain(&held);
+            applications.retain(&held, now);
         }
         self.verdicts.retain(|network, _| held.contains(network));
         self.desired.retain(|network, _| held.contains(network));
@@ -339,10 +339,7 @@ impl<A: Applier> Agent<A> {
             return;
         };
         let connection = Connection::default();
-        let lease = match &self.applications {
-            Some(applications) => applications.part_of(network, held.lease),
-            None => held.lease,
-        };
+        let kernels = self.kernels_advice(network, held);
         let wall_unix_s = clock::wall_unix_s();
         let paused = self.pause.pausing().is_paused();
         let (within, advice) = (self.holdings.around_client(network), Some(held));
@@ -350,7 +347,7 @@ impl<A: Applier> Agent<A> {
         if let Some(applications) = &self.applications {
             applications.offer(&question);
         }
-        let decision = decide(&question, &self.policy);
+        let decision = decide(&Question { advice: Some(&kernels), ..question }, &self.policy);
         self.desired.remove(&network);
         self.skipped.remove(&network);
         match (decision.verdict, &decision.start) {
@@ -362,7 +359,7 @@ impl<A: Applier> Agent<A> {
                     ScopeVerdict::Excluded | ScopeVerdict::NotIncluded => None,
                 };
                 let policy = self.policy.start_to(within.unwrap_or(network));
-                let inputs = Inputs::new(&held.estimate, lease, cap, &policy);
+                let inputs = Inputs::new(&held.estimate, kernels.lease, cap, &policy);
                 let desired = Desired { window, reason, expires: held.expires, announced, inputs };
                 self.changes.on_start(network, &desired);
                 self.desired.insert(network, desired);
@@ -385,6 +382,15 @@ impl<A: Applier> Agent<A> {
         };
         *self.decisions.entry(name).or_default() += 1;
         debug!(%network, decision = name, "decided");
+    }
+
+    /// What is held of a network, with the part of its lease that connections of the kernel have.
+    pub(super) fn kernels_advice(&self, network: Network, held: &Advice) -> Advice {
+        let lease = match &self.applications {
+            Some(applications) => applications.part_of(network, held.lease),
+            None => held.lease,
+        };
+        Advice { lease, ..held.clone() }
     }
 
     fn is_in_force(&self, network: Network) -> bool {

@@ -29,7 +29,8 @@ impl<A: Applier> Agent<A> {
         let destination = destination.to_canonical();
         let held = self.holdings.lookup(destination);
         let network = held.map_or_else(|| Network::of(destination), |(network, _)| network);
-        let advice = held.map(|(_, advice)| advice);
+        let kernels = held.map(|(network, advice)| self.kernels_advice(network, advice));
+        let advice = kernels.as_ref();
         let limitations = self.applier.limitations();
         // What a method cannot see does not decide, so that there is one number: the one that connections get.
         let sees_transfers = !limitations.contains(&Limitation::TransferSize);

@@ -47,7 +47,7 @@ use crate::subscriber::{Dialer, QUEUE, Reporter, Subscriber, TlsError};
 /// How often lifetimes and time slots are looked at. Half of this is the mean delay of an end.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Capacity of the queue of ended connections.
+/// Capacity of each queue of ended connections: of the kernel's, and of applications'.
 const ENDED_QUEUE: usize = 4_096;
 
 /// How long a stop may take to remove what is in force.
@@ -209,7 +209,8 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     let reporter =
         Reporter::new(Arc::clone(&own.dialer), host_name.clone(), own.clock.now()).with_pause(own.clock, paused);
     let (end, ended) = mpsc::channel(ENDED_QUEUE);
-    let reports = tokio::spawn(reporter.run(counted, ended));
+    let (end_application, ended_application) = mpsc::channel(ENDED_QUEUE);
+    let reports = tokio::spawn(reporter.run(counted, ended, ended_application));
 
     let mut agent = Agent::new(config, own, host_name, addresses, (pause, pausing), change_mode, applier);
     (agent.applications, agent.applications_error) = (applications, applications_error);
@@ -260,7 +261,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
             }
             _ = look.tick() => addresses::refresh(config, &change_addresses).await,
             // This branch is the last one, since an application may send without end. The queue has a limit, and what does not fit is counted.
-            heard = hear(&mut agent.applications) => agent.on_application(&heard, &end),
+            heard = hear(&mut agent.applications) => agent.on_application(&heard, &end_application),
         }
     }
     info!("stopping: what is in force is removed");

@@ -25,8 +25,8 @@ use crate::pause::Pausing;
 /// Time between two reports, at least, but for what is urgent.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Connections that wait for a gateway that does not answer. Further ones stay in the queue before, whose writer counts what finds
-/// no room.
+/// Connections of the kernel, and of applications, that wait for a gateway that does not answer. Further ones stay in the queues before,
+/// whose writer counts what finds no room.
 const MOST_WAITING: usize = 16 * MAX_CONNECTIONS;
 
 /// Reports counts as they grow and connections as they end.
@@ -44,7 +44,8 @@ pub struct Reporter {
     reported: PushCount,
     /// A batch without an answer: it is sent again as it was, so that the gateway recognises it.
     unanswered: Option<(Report, PushCount)>,
-    waiting: VecDeque<Ended>,
+    /// The kernel's connections, which are reported first, and those of applications: these may be as many as one likes to send.
+    waiting: [VecDeque<Ended>; 2],
     unheard: Unheard,
     pause: Option<PauseWatch>,
 }
@@ -86,7 +87,7 @@ impl Reporter {
             batch: 0,
             reported,
             unanswered: None,
-            waiting: VecDeque::new(),
+            waiting: Default::default(),
             unheard: Unheard::default(),
             pause: None,
         }
@@ -99,23 +100,28 @@ impl Reporter {
         Self { pause: Some(PauseWatch { clock, now, reported }), ..self }
     }
 
-    /// Reports until the sender of the counts goes away.
-    pub async fn run(mut self, counts: watch::Receiver<PushCount>, mut ended: mpsc::Receiver<Ended>) {
+    /// Reports until the sender of the kernel's connections goes away.
+    pub async fn run(
+        mut self,
+        counts: watch::Receiver<PushCount>,
+        mut ended: mpsc::Receiver<Ended>,
+        mut of_applications: mpsc::Receiver<Ended>,
+    ) {
         let mut tick = interval(INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                connection = ended.recv(), if self.waiting.len() < MOST_WAITING => match connection {
-                    Some(connection) => {
-                        // Once for a full batch: a gateway that does not answer is not asked for each connection.
-                        let now = connection.urgent || self.waiting.len() + 1 == MAX_CONNECTIONS;
-                        self.waiting.push_back(connection);
-                        if !now {
-                            continue;
-                        }
-                    }
+                biased;
+                connection = ended.recv(), if self.waiting[0].len() < MOST_WAITING => match connection {
+                    Some(connection) if !self.wait(0, connection) => continue,
+                    Some(_) => {}
                     None => return,
                 },
+                Some(connection) = of_applications.recv(), if self.waiting[1].len() < MOST_WAITING => {
+                    if !self.wait(1, connection) {
+                        continue;
+                    }
+                }
                 () = changed(self.pause.as_mut()) => {}
                 _ = tick.tick() => {}
             }
@@ -123,15 +129,30 @@ impl Reporter {
             self.follow_the_seat();
             // An unanswered batch is sent before anything new; a full batch is followed by the next one.
             while self.unanswered.is_some()
-                || !self.waiting.is_empty()
+                || self.waiting.iter().any(|waiting| !waiting.is_empty())
                 || now != self.reported
                 || self.has_news_of_pause()
             {
                 if !self.send_batch(now).await {
                     break;
                 }
+                // However many batches of applications follow, the kernel's connections have room.
+                while self.waiting[0].len() < MOST_WAITING
+                    && let Ok(connection) = ended.try_recv()
+                {
+                    self.waiting[0].push_back(connection);
+                }
             }
         }
+    }
+
+    /// Has a connection wait for the next batch; whether it is time to send one.
+    fn wait(&mut self, queue: usize, connection: Ended) -> bool {
+        let Some(waiting) = self.waiting.get_mut(queue) else { return false };
+        // Once for a full batch: a gateway that does not answer is not asked for each connection.
+        let now = connection.urgent || waiting.len() + 1 == MAX_CONNECTIONS;
+        waiting.push_back(connection);
+        now
     }
 
     fn has_news_of_pause(&self) -> bool {
@@ -193,12 +214,15 @@ impl Reporter {
             pause.reported = Some(now);
             now.state(pause.clock.now())
         });
-        let count = self.waiting.len().min(MAX_CONNECTIONS);
+        let [kernels, of_applications] = &mut self.waiting;
+        let first = kernels.len().min(MAX_CONNECTIONS);
+        let rest = of_applications.len().min(MAX_CONNECTIONS - first);
+        let connections = kernels.drain(..first).chain(of_applications.drain(..rest)).map(aged).collect();
         let report = Report {
             host_name: self.host_name.clone(),
             batch: self.batch,
             agent_started: self.agent_started,
-            connections: self.waiting.drain(..count).map(aged).collect(),
+            connections,
             pushes,
             pause,
         };
@@ -257,7 +281,77 @@ fn aged(ended: Ended) -> ConnectionReport {
 
 #[cfg(test)]
 mod tests {
-    use super::Unheard;
+    use std::path::Path;
+
+    use spand_proto::report::Transport;
+    use spand_proto::units::{Bytes, Segments};
+
+    use super::*;
+    use crate::config::Config;
+
+    fn ended(transport: Transport) -> Ended {
+        let report = ConnectionReport {
+            host: "203.0.113.10:443".parse().unwrap(),
+            remote: "192.0.2.1:443".parse().unwrap(),
+            ended_ago: Micros(0),
+            duration: None,
+            end_window: None,
+            mss: None,
+            srtt: None,
+            rtt_min: None,
+            acknowledged: Bytes(1),
+            retransmitted: Segments(0),
+            first_flight_loss: None,
+            first_flight: None,
+            limited_by: None,
+            arm: None,
+            advised: None,
+            refusal: None,
+            paused: false,
+            transport,
+            loss_window: None,
+            congestion_events: 0,
+            ended_in_slow_start: None,
+            careful_resume: None,
+        };
+        Ended { report, at: Instant::now(), urgent: false }
+    }
+
+    #[tokio::test]
+    async fn the_kernels_connections_have_room_and_come_first_however_many_applications_report() {
+        let text = "[gateway]\nurl = \"http://127.0.0.1:1\"";
+        let dialer = Arc::new(Dialer::new(&Config::parse(text, Path::new("agent.toml")).unwrap()).unwrap());
+        let name = HostName::try_from("web-1".to_owned()).unwrap();
+        let mut reporter = Reporter::new(Arc::clone(&dialer), name.clone(), Timestamp::default());
+        let quic = || ended(Transport::Quic);
+        while reporter.waiting[1].len() < MOST_WAITING {
+            reporter.wait(1, quic());
+        }
+        assert!((0..3).all(|_| !reporter.wait(0, ended(Transport::Tcp))));
+        let first = reporter.next_batch(PushCount::default()).0.connections;
+        let of_kernel = first.iter().map(|report| report.transport == Transport::Tcp);
+        assert_eq!(of_kernel.collect::<Vec<_>>(), (0..MAX_CONNECTIONS).map(|n| n < 3).collect::<Vec<_>>());
+
+        // No gateway answers.
+        let reporter = Reporter::new(dialer, name, Timestamp::default());
+        let (count, counts) = watch::channel(PushCount::default());
+        let (kernel, kernels) = mpsc::channel(64);
+        let (application, of_applications) = mpsc::channel(64);
+        let run = tokio::spawn(reporter.run(counts, kernels, of_applications));
+        let (mut lost, mut flooded) = (0, 0);
+        for _ in 0..1_000 {
+            while application.try_send(quic()).is_ok() {
+                flooded += 1;
+            }
+            let sent = tokio::time::timeout(Duration::from_secs(20), kernel.send(ended(Transport::Tcp))).await;
+            lost += u32::from(!sent.is_ok_and(|sent| sent.is_ok()));
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(lost, 0);
+        assert!(flooded >= 64);
+        drop((kernel, count));
+        run.await.unwrap();
+    }
 
     #[test]
     fn a_gateway_that_takes_nothing_is_named_once_until_it_takes_something() {

@@ -1,9 +1,11 @@
 //! What the commands print and how they end.
 
+use std::io::Write;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use spand_proto::push::UpdateEvent;
+use spand_proto::push::{EstimateUpdate, UpdateEvent};
+use spand_proto::units::Segments;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::support::agent::Agent;
@@ -107,6 +109,28 @@ fn check_config_refuses_the_cgroup_that_run_refuses() {
     let (code, text) = failed(&agent(&["--config", path.to_str().unwrap(), "check-config"]));
     assert_eq!(code, Some(64));
     assert!(text.contains("bpf.cgroup /nowhere/cgroup is no version 2 cgroup"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_has_the_part_of_the_lease_that_the_kernel_has_beside_applications() {
+    let mut gateway = Gateway::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("a.sock");
+    let sections = format!("[applications]\nsocket = \"{}\"\n[bpf]\ncontrol_fraction = 0.0", socket.display());
+    let agent = Agent::start(&gateway, "addresses = [\"203.0.113.10\"]", &sections);
+    let lease = Some(Segments(20));
+    let _stream = gateway.snapshot(&[EstimateUpdate { lease, ..estimate("192.0.2.0/24", 40, 60) }]).await;
+    let explained = || agent.json(&["explain", "192.0.2.77", "--json"]);
+    let window = || explained()["start_cwnd_segments"].as_u64();
+    eventually("the kernel has the whole lease", || window() == Some(30)).await;
+    let mut application = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    let lines = [r#"{"hello":{"version":1,"application":"x"}}"#, r#"{"watch":"192.0.2.1"}"#];
+    application.write_all(format!("{}\n{}\n", lines[0], lines[1]).as_bytes()).unwrap();
+    let networks = || agent.json(&["status", "--json"])["applications"]["networks"].as_u64();
+    eventually("it watches", || networks() == Some(1)).await;
+    assert_eq!(window(), Some(30), "a watcher takes nothing");
+    application.write_all(b"{\"ended\":{\"remote\":\"192.0.2.1:443\",\"acknowledged_bytes\":1}}\n").unwrap();
+    eventually("the kernel has half of it", || window() == Some(20)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

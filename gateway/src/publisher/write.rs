@@ -196,13 +196,18 @@ impl Published {
         drop(self.shared.to_engines.set(Box::new(engines)));
     }
 
+    /// A client's number: names are of any length, and their hash is enough to distinguish clients.
+    pub(crate) fn reporter(&self, client: &Client) -> u64 {
+        self.shared.hosts.hash_one(client)
+    }
+
     /// Passes a client's reports of QUIC connections to the engines of their networks: whether there was room for each, in order.
     pub(crate) fn pass_reports<'a>(
         &'a self,
         client: &Client,
         reports: impl Iterator<Item = &'a ConnectionReport> + 'a,
     ) -> impl Iterator<Item = bool> + 'a {
-        let (reporter, arrived) = (self.shared.hosts.hash_one(client), self.now());
+        let (reporter, arrived) = (self.reporter(client), self.now());
         let engines = self.shared.to_engines.get();
         reports.map(move |report| {
             let reported = ReportedConnection { reporter, arrived, report: *report };
@@ -217,8 +222,7 @@ impl Published {
             return;
         }
         let now = self.now();
-        // Names are of any length: their hash is enough to distinguish clients.
-        let reporter = self.shared.hosts.hash_one(client);
+        let reporter = self.reporter(client);
         let (mut verdicts, mut uses, mut advertised) = (Vec::new(), Vec::new(), Advertised::default());
         let mut held_back = Vec::new();
         let mut state = self.shared.state.write();

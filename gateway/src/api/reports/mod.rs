@@ -180,11 +180,16 @@ impl Reports {
             talks.push((connection.host.ip(), network));
             if let Some(place) = self.benefit.take(connection) {
                 places.push(place);
-                let ends = [connection.host, connection.remote];
-                let began = began(connection, place.duration, now);
-                transfers.push((network, Transfer { ends, place, began }));
+                // Times that an application of one host reports take no advice from other hosts.
+                if !is_quic(&connection) {
+                    let ends = [connection.host, connection.remote];
+                    let began = began(connection, place.duration, now);
+                    transfers.push((network, Transfer { ends, place, began }));
+                }
             }
-            flights.extend(first_flight(connection, now).map(|flight| (network, flight)));
+            let application_of = is_quic(&connection).then(|| published.reporter(client));
+            let flight = first_flight(connection, now).map(|flight| FirstFlight { application_of, ..flight });
+            flights.extend(flight.map(|flight| (network, flight)));
             self.measures.connections.get_or_create(&labels(connection)).inc();
         }
         talks.sort_unstable();
@@ -255,6 +260,7 @@ fn first_flight(connection: &ConnectionReport, now: Timestamp) -> Option<FirstFl
         began: connection.duration.map(|duration| began(connection, duration, now)),
         advised,
         acknowledged: connection.acknowledged,
+        application_of: None,
     })
 }
 

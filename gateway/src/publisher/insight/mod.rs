@@ -116,7 +116,7 @@ impl Insight {
         let what = match verdict {
             Verdict::Halved | Verdict::AddressHalved => Verdict::Halved,
             Verdict::Withdrawn | Verdict::AddressWithdrawn => Verdict::Withdrawn,
-            Verdict::Clean | Verdict::Random | Verdict::OneAddress | Verdict::Known => return,
+            Verdict::Clean | Verdict::Random | Verdict::OneAddress | Verdict::OneHost | Verdict::Known => return,
         };
         self.note(at, Kind::Retreat, what.name(), network.to_string());
     }

@@ -56,7 +56,7 @@ impl Networks {
                 self.clients.begin_snapshot(network);
                 false
             }
-            Verdict::Random | Verdict::OneAddress => {
+            Verdict::Random | Verdict::OneAddress | Verdict::OneHost => {
                 flight.lost && flight.advised > DEFAULT_INITIAL_WINDOW && !is_network && network.covers(client)
             }
             Verdict::Clean => self.clients.contains(client),

@@ -2,7 +2,8 @@
 //!
 //! Six advised first flights in a row that are lost for the most part make the network's share the host's default window, with
 //! slow start ending there; six more within a minute keep it there for a minute. No more than three of six are of one address,
-//! where another address had advised starts of late. The share grows back by a segment with each advised transfer that filled its
+//! where another address had advised starts of late, and no more than three are of the applications of one host,
+//! where any user may report what it likes. The share grows back by a segment with each advised transfer that filled its
 //! window, at most one a round trip. Smaller losses are repaired in the next round trip, and plain TCP has them as well. Six in a
 //! row of one address, among neighbours that lose less, are held against that address' advice alone ([`clients`]). Advised transfers
 //! that take longer than those of the control group ([`slower`]) are answered by the same steps. Pure: takes the time.
@@ -31,7 +32,8 @@ pub(crate) use self::slower::Transfer;
 
 /// Advised starts in a row that must have been lost.
 const RUN: usize = 6;
-/// Those of one address that count among them, where it is not the only one: no client takes the advice of its neighbours.
+/// Those of one address that count among them, where it is not the only one: no client takes the advice of its neighbours. And those of the
+/// applications of one host: no user of it takes the advice of other hosts.
 const OF_ONE: usize = RUN / 2;
 /// A series is of no more than this, the span for which a path is taken as steady.
 const SERIES_SPAN: Micros = Micros::from_secs(300);
@@ -64,6 +66,8 @@ pub(crate) struct FirstFlight {
     pub(crate) advised: Segments,
     /// Payload that was acknowledged.
     pub(crate) acknowledged: Bytes,
+    /// The host whose application reported it; `None` where a kernel did.
+    pub(crate) application_of: Option<u64>,
 }
 
 /// What a report of a first flight led to.
@@ -76,6 +80,8 @@ pub(crate) enum Verdict {
     Random,
     /// A loss beyond those of one address that count, in a network where others have advised starts.
     OneAddress,
+    /// A loss beyond those of the applications of one host that count.
+    OneHost,
     /// A loss that was known, or of a start before the advice was taken back.
     Known,
     /// The share was reduced to the default window, from which it grows back.
@@ -100,8 +106,8 @@ impl Verdict {
 pub(super) struct Retreat {
     /// The engine's own estimate.
     own: Option<Estimate>,
-    /// The clients of the last advised starts, which all lost: fewer than [`RUN`].
-    row: Vec<IpAddr>,
+    /// The clients of the last advised starts, which all lost, each with [`FirstFlight::application_of`]: fewer than [`RUN`].
+    row: Vec<(IpAddr, Option<u64>)>,
     newest: Timestamp,
     /// The two addresses with the most recent advised starts, and when.
     heard: Option<(IpAddr, Timestamp)>,
@@ -191,7 +197,8 @@ impl Retreat {
             return Verdict::Random;
         }
         if !flight.lost {
-            self.row.clear();
+            // What an application reports takes back what those of its host reported, and no loss that others saw.
+            self.row.retain(|(_, of)| flight.application_of.is_some() && *of != flight.application_of);
             self.newest = now;
             self.grow(flight, now);
             return Verdict::Clean;
@@ -203,8 +210,12 @@ impl Retreat {
         if !is_alone && !self.has_place_for(client) {
             return Verdict::OneAddress;
         }
+        let is_of_same = |(_, of): &&(IpAddr, Option<u64>)| of.is_some() && *of == flight.application_of;
+        if self.row.iter().filter(is_of_same).count() >= OF_ONE {
+            return Verdict::OneHost;
+        }
         self.newest = now;
-        self.row.push(client);
+        self.row.push((client, flight.application_of));
         if self.row.len() < RUN {
             return Verdict::Random;
         }
@@ -213,10 +224,10 @@ impl Retreat {
 
     /// Whether one more loss of this address counts where it is not the only one. Others may have been alone before.
     fn has_place_for(&mut self, client: IpAddr) -> bool {
-        let places = |row: &[IpAddr], of| row.iter().filter(|other| **other == of).count() < OF_ONE;
+        let places = |row: &[(IpAddr, _)], of| row.iter().filter(|(other, _)| *other == of).count() < OF_ONE;
         let before = std::mem::take(&mut self.row);
         for of in before {
-            if places(&self.row, of) {
+            if places(&self.row, of.0) {
                 self.row.push(of);
             }
         }

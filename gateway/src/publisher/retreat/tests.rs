@@ -92,7 +92,14 @@ impl Rig {
 
     fn of_port(&self, lost: bool, began: u64) -> FirstFlight {
         let ends = [([10, 0, 0, 1], 443).into(), ([192, 0, 2, 1], self.port).into()];
-        FirstFlight { ends, lost, began: Some(at(began)), advised: Segments(20), acknowledged: Bytes(100_000) }
+        FirstFlight {
+            ends,
+            lost,
+            began: Some(at(began)),
+            advised: Segments(20),
+            acknowledged: Bytes(100_000),
+            application_of: None,
+        }
     }
 
     /// A transfer of a new connection that started at `began` is reported at `ms`.
@@ -327,6 +334,45 @@ fn losses_of_one_address_take_no_advice_from_its_neighbours() {
     let mut rig = Rig::new(0);
     lose_to(&mut rig, &["2001:db8:0:2::1"], 0);
     assert_eq!(lose_to(&mut rig, &of_one_host, 1_000)[3], Verdict::OneAddress, "a /64 is one client");
+}
+
+#[test]
+fn applications_of_one_host_alone_take_no_advice_from_others() {
+    let flight = |rig: &mut Rig, (address, lost): (u8, bool), application_of: Option<u64>| {
+        rig.port += 1;
+        let mut flight = FirstFlight { application_of, ..rig.of_port(lost, 1_000) };
+        flight.ends[1].set_ip([192, 0, 2, address].into());
+        let verdict = rig.retreat.report(&flight, at(1_000));
+        rig.published = rig.retreat.renew(&rig.published);
+        verdict
+    };
+    for addresses in [[1, 2], [1, 1]] {
+        let mut rig = Rig::new(0);
+        let forged = |n: usize| (addresses[n % 2], true);
+        let verdicts: Vec<_> = (0..40).map(|n| flight(&mut rig, forged(n), Some(7))).collect();
+        assert_eq!(verdicts[..3], [Verdict::Random; 3]);
+        assert!(verdicts[3..].iter().all(|verdict| *verdict == Verdict::OneHost), "{verdicts:?}");
+        assert_eq!(rig.share(), Some(40.0));
+        flight(&mut rig, (9, false), Some(7));
+        let verdicts: Vec<_> = (0..3).map(|n| flight(&mut rig, forged(n), Some(8))).collect();
+        assert_eq!(verdicts, [Verdict::Random; 3], "the first host took its own back");
+        let kernels: Vec<_> = (3..6).map(|address| flight(&mut rig, (address, true), None)).collect();
+        assert_eq!(kernels, [Verdict::Random, Verdict::Random, Verdict::Halved], "what a kernel saw counts");
+        assert_eq!(rig.share(), Some(10.0));
+    }
+    let mut rig = Rig::new(0);
+    let verdicts: Vec<_> = (1..=6).map(|n| flight(&mut rig, (n, true), Some(u64::from(n % 2)))).collect();
+    assert_eq!(verdicts[5], Verdict::Halved, "of two hosts");
+    let mut rig = Rig::new(0);
+    for address in 1..=5 {
+        flight(&mut rig, (address, true), None);
+    }
+    flight(&mut rig, (9, false), Some(7));
+    assert_eq!(
+        flight(&mut rig, (6, true), None),
+        Verdict::Halved,
+        "an application takes back no loss that a kernel saw"
+    );
 }
 
 #[test]

@@ -472,7 +472,8 @@ fn retreats(gateway: &Gateway, estimate: &Estimate) {
     for port in 1..=6 {
         let ends = [(IpAddr::from([10, 0, 0, 1]), 443).into(), (remote, port).into()];
         let advised = estimate.share_segments(estimate.mss);
-        let flight = FirstFlight { ends, lost: true, began: Some(NOW), advised, acknowledged: Bytes(0) };
+        let flight =
+            FirstFlight { ends, lost: true, began: Some(NOW), advised, acknowledged: Bytes(0), application_of: None };
         gateway.published.first_flights(&Client::Address(remote), &[(estimate.network, flight)]);
     }
 }

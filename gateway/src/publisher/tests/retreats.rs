@@ -23,7 +23,7 @@ pub(super) fn lose(published: &Published, address: u8, ports: std::ops::RangeInc
 pub(super) fn flight(published: &Published, address: u8, port: u16, lost: bool) {
     let ends: [SocketAddr; 2] = [(HOST, 443).into(), ([198, 51, 1, address], port).into()];
     let (began, acknowledged) = (Some(published.now()), Bytes(if lost { 0 } else { 100_000 }));
-    let flight = FirstFlight { ends, lost, began, advised: Segments(40), acknowledged };
+    let flight = FirstFlight { ends, lost, began, advised: Segments(40), acknowledged, application_of: None };
     published.first_flights(&Client::Address(HOST.into()), &[(network(1), flight)]);
 }
 

@@ -315,13 +315,52 @@ async fn transfers_that_are_slower_than_the_control_groups_take_advice_back() {
         connection.duration_us = Some(if is_control { 200_000 } else { 300_000 } + u64::from(n) * 10);
     }
     let share = async || rig.get("/v1/networks/192.0.2.0/24").await.1["wc_segments"].as_u64();
-    client.report(slow).await.unwrap();
+    let mut of_application = slow.clone();
+    of_application.batch = 2;
+    for quic in &mut of_application.connections {
+        quic.transport = v1::Transport::Quic.into();
+    }
+    assert_eq!(client.report(of_application).await.unwrap().into_inner().accepted, 160);
+    assert_eq!(share().await, Some(60), "what an application reports is not compared");
+    client.report(v1::ReportRequest { batch: 3, ..slow }).await.unwrap();
     assert_eq!(share().await, Some(10));
     let (_, events) = rig.get("/v1/events").await;
     let what = events["events"].as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap());
     assert!(what.clone().any(|what| what == "slower"), "{events}");
     let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert!(text.contains("spand_publisher_retreats_slower_total 1"), "{text}");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn lines_of_one_application_move_no_other_hosts_advice() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let mut client = client(&rig).await;
+    rig.published.apply(Batch { events: vec![Event::estimate(estimate(GOOD, 60.0))], ..Batch::new() });
+    let mut report = report(1, &["192.0.2.7", "192.0.2.8"].repeat(4));
+    for (port, connection) in (1..).zip(&mut report.connections) {
+        connection.transport = v1::Transport::Quic.into();
+        (connection.first_flight_loss, connection.advised_segments) = (Some(true), Some(60));
+        connection.remote_port = port;
+    }
+    assert_eq!(client.report(report.clone()).await.unwrap().into_inner().accepted, 8);
+    let network = async || rig.get("/v1/networks/192.0.2.0%2F24").await.1["wc_segments"].as_u64();
+    assert_eq!(network().await, Some(60));
+    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    for line in [
+        r#"spand_publisher_first_flights_total{verdict="one_host"} 5"#,
+        "spand_publisher_address_retreats 0",
+        "spand_publisher_retreats 0",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    report.batch = 2;
+    for (port, connection) in (20..).zip(&mut report.connections) {
+        connection.transport = v1::Transport::Tcp.into();
+        connection.remote_port = port;
+    }
+    client.report(report).await.unwrap();
+    assert_eq!(network().await, Some(10), "the same of a kernel");
     rig.end().await;
 }
 

@@ -17,7 +17,8 @@ fn lose(clients: &mut Clients, n: usize, host: u64, ms: u64) -> Reported {
     let port = u16::try_from(ms % 60_000).unwrap();
     let ends: [SocketAddr; 2] = [([10, 0, 0, 1], 443).into(), (client(n).prefix().addr(), port).into()];
     let began = Some(at(ms));
-    let flight = FirstFlight { ends, lost: true, began, advised: Segments(40), acknowledged: Bytes(0) };
+    let flight =
+        FirstFlight { ends, lost: true, began, advised: Segments(40), acknowledged: Bytes(0), application_of: None };
     clients.report((client(n), &view(40.0)), host, &flight, at(ms))
 }
 
