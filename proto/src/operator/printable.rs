@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 /// zero width), and what has no glyph.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if acts(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.replace(acts, "\u{fffd}")
 }
 
 /// The same document of JSON with an escape in place of each such character, which can be in its strings alone.

@@ -2,8 +2,11 @@
 //!
 //! `instructions write FILE`, then `instructions parse FILE`, `inside FILE` (the senders of `INSIDE` rebuilt), `sharing FILE` or
 //! `both FILE`; each prints how many packets it took. `classes FILE` does what `inside` does, each class of packet ([`class`]) in a function
-//! of its own, so that callgrind counts it by itself, and prints the packets of each. `--compare liss,iss` computes those rules beside the one in force.
+//! of its own, so that callgrind counts it by itself, and prints the packets of each. `unordered FILE` writes what the script has `replay` itself
+//! count: short connections, recorded out of order. `--compare liss,iss` computes those rules beside the one in force.
 
+use std::fs::File;
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,11 +21,15 @@ use spand_core::wire::{Decoder, Frame};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Timestamp;
 use spand_tests::ending::{arguments, exit_code};
-use spand_tests::trace::{TraceConfig, write_trace};
+use spand_tests::trace::{TraceConfig, write_trace, write_unordered};
 
 /// Small enough to be counted in seconds, with the share of beginnings, losses and ends that a long trace has.
 const TRACE: TraceConfig =
     TraceConfig { packets: 300_000, connections: 5_000, loss: 0.01, networks: 5_000, snap_len: 96, seed: 1 };
+
+/// Part of the records of an unordered trace that comes late, and by how much at most: as measured in a capture of several receive queues.
+const LATE: f64 = 0.1;
+const LATE_NS: u64 = 319_000;
 
 /// Packets between two looks at what is to be shared, about as a gateway takes them at once.
 const TURN: u64 = 64;
@@ -44,6 +51,8 @@ struct Arguments {
 enum Work {
     /// Write the trace.
     Write,
+    /// Write one of fewer connections at a time, as several receive queues record it.
+    Unordered,
     /// Read and parse it.
     Parse,
     /// Rebuild the senders inside as well.
@@ -63,9 +72,10 @@ fn main() -> ExitCode {
 fn work() -> anyhow::Result<()> {
     let Arguments { work, file, compare } = arguments();
     let packets = match work {
-        Work::Write => {
-            let out = std::fs::File::create(&file).with_context(|| format!("{} cannot be written", file.display()))?;
-            write_trace(std::io::BufWriter::new(out), &TRACE)?.packets
+        Work::Write => write_trace(create(&file)?, &TRACE)?.packets,
+        Work::Unordered => {
+            let trace = TraceConfig { connections: 1_000, networks: 1_000, ..TRACE };
+            write_unordered(create(&file)?, &trace, LATE, LATE_NS)?.packets
         }
         Work::Parse => parse(&file)?,
         Work::Inside => rebuild(&file, vec![INSIDE.parse()?], compare, None)?,
@@ -75,6 +85,10 @@ fn work() -> anyhow::Result<()> {
     };
     println!("{packets}");
     Ok(())
+}
+
+fn create(file: &Path) -> anyhow::Result<BufWriter<File>> {
+    Ok(BufWriter::new(File::create(file).with_context(|| format!("{} cannot be written", file.display()))?))
 }
 
 /// A function of its own for each class of packet.

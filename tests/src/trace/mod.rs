@@ -67,6 +67,28 @@ pub fn write_trace<W: Write>(out: W, config: &TraceConfig) -> io::Result<TraceSu
     Ok(summary)
 }
 
+/// Writes a trace as a capture of several receive queues is: the part `late` of its records follows up to `most_ns` after its time.
+/// Holds the whole trace in memory.
+///
+/// # Errors
+/// What writing to `out` gives.
+pub fn write_unordered<W: Write>(out: W, config: &TraceConfig, late: f64, most_ns: u64) -> io::Result<TraceSummary> {
+    let mut rng = StdRng::seed_from_u64(config.seed);
+    let mut records = Vec::new();
+    let mut summary = generate(config, |at_ns, tuple, packet| {
+        let delay_ns = if rng.random_bool(late) { rng.random_range(1..=most_ns) } else { 0 };
+        records.push((at_ns + delay_ns, at_ns, *tuple, packet.clone()));
+        true
+    });
+    records.sort_by_key(|(written_ns, ..)| *written_ns);
+    let mut frames = FrameWriter::new(out, config.snap_len)?;
+    for (_, at_ns, tuple, packet) in &records {
+        frames.write(*at_ns, tuple, packet)?;
+    }
+    summary.file_bytes = frames.finish()?;
+    Ok(summary)
+}
+
 /// Gives the packets of a trace to `take`, in order of time, until it wants no more.
 pub fn generate(config: &TraceConfig, take: impl FnMut(u64, &Tuple, &Packet) -> bool) -> TraceSummary {
     generate_with(config, |_, _| config.loss, take)
@@ -130,6 +152,39 @@ mod tests {
         write_trace(&mut other, &TraceConfig { seed: 8, ..SMALL }).unwrap();
         assert!(first == second);
         assert!(first != other);
+    }
+
+    #[test]
+    fn the_late_part_of_an_unordered_trace_lies_behind_later_records() {
+        const MOST_NS: u64 = 1_000_000;
+        let (mut ordered, mut unordered) = (Vec::new(), Vec::new());
+        write_trace(&mut ordered, &SMALL).unwrap();
+        write_unordered(&mut unordered, &SMALL, 0.1, MOST_NS).unwrap();
+        let [mut sorted, times] = [ordered, unordered].map(|file| times_ns(&file));
+        let mut latest = 0;
+        let behind = times.iter().filter(|at_ns| {
+            latest = latest.max(**at_ns);
+            assert!(latest - **at_ns <= MOST_NS);
+            **at_ns < latest
+        });
+        // Some of them pass no other record.
+        assert!((3_000..5_000).contains(&behind.count()));
+        assert_ne!(sorted, times);
+        sorted.sort_unstable();
+        let mut times = times;
+        times.sort_unstable();
+        assert_eq!(sorted, times);
+    }
+
+    fn times_ns(mut file: &[u8]) -> Vec<u64> {
+        let number = |bytes: &[u8]| u64::from(u32::from_le_bytes(bytes.try_into().unwrap()));
+        file = &file[24..];
+        let mut times = Vec::new();
+        while let Some((head, rest)) = file.split_at_checked(16) {
+            times.push(number(&head[..4]) * 1_000_000_000 + number(&head[4..8]));
+            file = &rest[usize::try_from(number(&head[8..12])).unwrap()..];
+        }
+        times
     }
 
     #[test]

@@ -338,7 +338,8 @@ impl NetworkTable {
 
     /// When [`Self::expire`] has something to do next.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        [self.slots.next_due(), self.next_close()].into_iter().flatten().min()
+        let (due, close) = (self.slots.next_due(), self.next_close());
+        due.zip(close).map(|(due, close)| due.min(close)).or(due).or(close)
     }
 
     /// Whether anything with events or counters was added or removed since the last call.

@@ -128,8 +128,8 @@ pub(crate) fn fitted<const N: usize>(
 
 /// A text that somebody else wrote: printable, and cut where it has more than `most` characters.
 pub(crate) fn inert(cell: &str, most: usize) -> String {
-    let kept: String = cell.chars().take(most).collect();
-    printable(&kept) + if kept.len() < cell.len() { "…" } else { "" }
+    let kept = cell.char_indices().nth(most).and_then(|(end, _)| cell.get(..end)).unwrap_or(cell);
+    printable(kept) + if kept.len() < cell.len() { "…" } else { "" }
 }
 
 /// A table of names and what they stand for, which breaks where it must.
@@ -159,4 +159,17 @@ fn plain() -> Table {
 pub(crate) fn text(table: &Table) -> String {
     let lines = table.lines().map(|line| line.trim_end().to_owned());
     lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_behind_the_last_character_there_is_room_for() {
+        assert_eq!(inert("", 0), "");
+        assert_eq!(inert("≥äb", 3), "≥äb");
+        assert_eq!(inert("≥äbc", 3), "≥äb…");
+        assert_eq!(inert("a\u{1b}b", 2), "a\u{fffd}…");
+    }
 }

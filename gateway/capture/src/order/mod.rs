@@ -4,11 +4,11 @@
 //! This module sorts within a second and bounds what it holds. It does not merge files (`merge.rs`) and does not judge times that go back
 //! further.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+mod line;
 
 use spand_proto::units::{Micros, Timestamp};
 
+use self::line::Line;
 use crate::{LinkType, Next, Packet, PacketSource, Progress, SourceError, SourceStats};
 
 /// Packets less than this apart are put in order.
@@ -37,7 +37,7 @@ const SPARE_BYTES: usize = 2 << 10;
 #[derive(Debug)]
 pub struct Ordered<S> {
     source: S,
-    held: BinaryHeap<Reverse<Held>>,
+    held: Line,
     held_bytes: usize,
     /// Buffers of packets that are gone.
     spare: Vec<Vec<u8>>,
@@ -82,7 +82,7 @@ impl<S: PacketSource> Ordered<S> {
     pub fn new(source: S) -> Self {
         Self {
             source,
-            held: BinaryHeap::new(),
+            held: Line::default(),
             held_bytes: 0,
             spare: Vec::new(),
             current: Held::default(),
@@ -102,7 +102,7 @@ impl<S: PacketSource> Ordered<S> {
 
     /// Whether the first packet held is the next one, whatever comes.
     fn is_due(&self) -> bool {
-        let Some(Reverse(first)) = self.held.peek() else { return false };
+        let Some(first) = self.held.first() else { return false };
         self.ended
             || self.in_order >= SETTLED
             || first.run < self.run
@@ -113,7 +113,7 @@ impl<S: PacketSource> Ordered<S> {
 
     /// The next packet as it comes.
     fn pass_on(&mut self) -> Result<Next<'_>, SourceError> {
-        if self.held.capacity() > 0 {
+        if self.held.has_room() {
             (self.held, self.spare) = Default::default();
         }
         let next = self.source.next_packet()?;
@@ -152,7 +152,7 @@ impl<S: PacketSource> Ordered<S> {
         data.extend_from_slice(packet.data);
         self.held_bytes += data.len();
         let (run, number) = (self.run, self.number);
-        self.held.push(Reverse(Held { run, at, number, untimed, link_type, wire_len, interface, source, data }));
+        self.held.push(Held { run, at, number, untimed, link_type, wire_len, interface, source, data });
         self.number += 1;
         Ok(true)
     }
@@ -173,7 +173,7 @@ impl<S: PacketSource> PacketSource for Ordered<S> {
                 return Ok(Next::End);
             }
         }
-        let Some(Reverse(next)) = self.held.pop() else { return Ok(Next::End) };
+        let Some(next) = self.held.pop() else { return Ok(Next::End) };
         self.held_bytes -= next.data.len();
         let gone = std::mem::replace(&mut self.current, next).data;
         if gone.capacity() <= SPARE_BYTES && self.spare.len() < FEW_PACKETS {
@@ -198,6 +198,8 @@ impl<S: PacketSource> PacketSource for Ordered<S> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Packets at these milliseconds, each with its number.
@@ -252,6 +254,17 @@ mod tests {
     fn what_lies_within_a_second_comes_in_order_and_equal_times_as_they_came() {
         assert_eq!(ordered(&[5, 7, 3, 5]), [(3, 2), (5, 0), (5, 3), (7, 1)]);
         assert_eq!(times(&[1_000, 1_999, 3_000, 2_001, 2_500]), [1_000, 1_999, 2_001, 2_500, 3_000]);
+    }
+
+    proptest! {
+        #[test]
+        fn within_a_second_the_order_is_that_of_a_stable_sort(
+            script in prop::collection::vec(prop_oneof![0..1_000_u64, 900..1_000_u64], 0..600),
+        ) {
+            let mut sorted: Vec<_> = script.iter().zip(0..).map(|(ms, n)| (*ms, u8::try_from(n % 251).unwrap())).collect();
+            sorted.sort_by_key(|(ms, _)| *ms);
+            prop_assert_eq!(ordered(&script), sorted);
+        }
     }
 
     /// Idle after each packet.
