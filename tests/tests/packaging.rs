@@ -176,16 +176,16 @@ fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
 }
 
 /// The metrics of a gateway, by HTTP, and of an agent, by `spand-agent metrics --output`, as files of `folder`.
-fn expose(folder: &Path) -> [PathBuf; 2] {
+fn expose(folder: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let [gateway, agent] = ["gateway.prom", "agent.prom"].map(|name| folder.join(name));
-    let stage = Stage::start(&[], 30, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    fs::write(&gateway, get(stage.address(), "/metrics").unwrap()).unwrap();
+    let stage = Stage::start(&[], 30, SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    fs::write(&gateway, get(stage.address(), "/metrics")?)?;
 
-    let status = serde_json::from_str(include_str!("../fixtures/agent-status.json")).unwrap();
-    let reply = serde_json::to_string(&Reply::Status(Box::new(status))).unwrap();
-    let elsewhere = tempfile::tempdir().unwrap();
+    let status = serde_json::from_str(include_str!("../fixtures/agent-status.json"))?;
+    let reply = serde_json::to_string(&Reply::Status(Box::new(status)))?;
+    let elsewhere = tempfile::tempdir()?;
     let socket = elsewhere.path().join("socket");
-    let listener = UnixListener::bind(&socket).unwrap();
+    let listener = UnixListener::bind(&socket)?;
     let answering = std::thread::spawn(move || {
         let mut asking = BufReader::new(listener.accept()?.0);
         asking.read_line(&mut String::new())?;
@@ -193,15 +193,15 @@ fn expose(folder: &Path) -> [PathBuf; 2] {
     });
     let line = [OsStr::new("spand-agent"), "metrics".as_ref(), "--output".as_ref(), agent.as_ref()];
     let line = line.into_iter().chain(["--socket".as_ref(), socket.as_os_str()]);
-    spand_agent::cli::run(spand_agent::cli::Cli::try_parse_from(line).unwrap()).unwrap();
-    answering.join().unwrap().unwrap();
-    [gateway, agent]
+    spand_agent::cli::run(spand_agent::cli::Cli::try_parse_from(line)?)?;
+    answering.join().expect("no panic")?;
+    Ok([gateway, agent])
 }
 
 #[test]
 fn promtool_finds_the_metrics_of_both_programs_sound() {
     let folder = tempfile::tempdir().unwrap();
-    for file in expose(folder.path()) {
+    for file in expose(folder.path()).unwrap() {
         let metrics = fs::File::open(&file).unwrap();
         let Ok(output) = Command::new("promtool").args(["check", "metrics"]).stdin(metrics).output() else {
             return skipped("promtool", "prometheus");
@@ -214,7 +214,7 @@ fn promtool_finds_the_metrics_of_both_programs_sound() {
 #[test]
 fn the_node_exporter_takes_the_metrics_of_both_programs_from_files() {
     let folder = tempfile::tempdir().unwrap();
-    expose(folder.path());
+    expose(folder.path()).unwrap();
     // Free until a moment ago.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let child = Command::new("prometheus-node-exporter")

@@ -48,6 +48,7 @@ pub(super) const IDENTIFIERS: &[&str] = &[
     "gateway",
     "group",
     "pid",
+    "pids",
     "as_number",
     "port",
     "rank",

@@ -180,7 +180,7 @@ mod tests {
         let number = |bytes: &[u8]| u64::from(u32::from_le_bytes(bytes.try_into().unwrap()));
         file = &file[24..];
         let mut times = Vec::new();
-        while let Some((head, rest)) = file.split_at_checked(16) {
+        while let Some((head, rest)) = file.split_first_chunk::<16>() {
             times.push(number(&head[..4]) * 1_000_000_000 + number(&head[4..8]));
             file = &rest[usize::try_from(number(&head[8..12])).unwrap()..];
         }
