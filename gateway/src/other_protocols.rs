@@ -72,6 +72,7 @@ impl fmt::Display for Named {
             ProtocolNumber::EtherType(number) => write!(f, "EtherType 0x{number:04x}"),
             ProtocolNumber::IpProtocol(number) => write!(f, "IP protocol {number}"),
             ProtocolNumber::UdpPort(number) => write!(f, "UDP port {number}"),
+            ProtocolNumber::LinkType(number) => write!(f, "link type {number}"),
         }?;
         write!(f, " ({}), {of_all:.0} % of all packets", protocol.name)
     }

@@ -71,6 +71,25 @@ fn a_mirror_that_is_not_configured_is_named_with_what_to_write() {
 }
 
 #[test]
+fn what_wraps_packets_in_a_mirror_or_a_link_is_named() {
+    let Some(field) = corpus::set("field") else { return };
+    for (file, number, named) in [
+        ("linktype-284-dsa.pcap.zst", ProtocolNumber::LinkType(284), "link type 284 (the conduit of a Marvell switch)"),
+        (
+            "mirror-juniper-udp30030.pcap.zst",
+            ProtocolNumber::UdpPort(30_030),
+            "UDP port 30030 (the mirror of a Juniper",
+        ),
+    ] {
+        let report = replayed(&field.join(file), Tunnels::ALL);
+        let counted: Vec<_> = report.counters.other_protocols().filter(|(_, count)| *count > 0).collect();
+        assert!(counted.iter().any(|(one, count)| one.number == number && *count == report.counters.frames), "{file}");
+        let table = printed(&report, Format::Table);
+        assert!(table.contains(named) && table.contains("mirror them where they are not wrapped"), "{table}");
+    }
+}
+
+#[test]
 fn files_of_other_programs_are_refused_with_the_way_out() {
     let Some(wild) = corpus::set("wild") else { return };
     for (file, way_out) in [

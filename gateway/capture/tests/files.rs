@@ -114,9 +114,19 @@ fn compression_is_detected_by_the_first_bytes_and_may_come_in_parts() {
         ("two", [gzip(head), gzip(tail)].concat()),
         ("one.zst", zstd(&plain[..])),
         ("frames.pcap", [zstd(head), zstd(tail)].concat()),
+        ("pzstd.zst", [&b"\x50\x2a\x4d\x18\x04\0\0\0size"[..], &zstd(&plain[..])].concat()),
     ] {
         assert_eq!(read_path(&files.put(name, &bytes)), expected, "{name}");
     }
+}
+
+#[test]
+fn a_file_behind_another_is_named() {
+    let files = Files::new();
+    let both = [pcap(&[1, 2]), pcap(&[3])].concat();
+    let (seen, messages, _) = read_path(&files.put("both.pcap", &both));
+    assert_eq!(seen, [(1, b'a', 0), (2, b'b', 0)]);
+    assert!(messages.len() == 1 && messages[0].contains("mergecap -w both.pcap"), "{messages:?}");
 }
 
 #[test]

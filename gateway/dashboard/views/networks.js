@@ -23,9 +23,9 @@ const COLUMNS = [
   { name: "Out", kind: "n mid rate" },
   { name: "In", kind: "n mid rate" },
   { sort: "loss", name: "Out loss", kind: "n mid rate" },
-  { sort: "samples", name: "Samples", kind: "n mid" },
+  { sort: "samples", name: "Samples", kind: "n mid rare" },
   { sort: "losses", name: "Losses", kind: "n wide spare" },
-  { sort: "confidence", name: "Confidence", kind: "n mid" },
+  { sort: "confidence", name: "Confidence", kind: "n mid rare" },
   { sort: "age", name: "Age", kind: "n" },
 ];
 

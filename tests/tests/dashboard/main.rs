@@ -359,6 +359,15 @@ fn shows_names(stage: &Stage, browser: &Browser) -> Result<()> {
         "const cell = {link}.parentElement; return [cell.textContent, cell.scrollWidth <= cell.clientWidth]"
     ))?;
     assert_eq!(prefix, serde_json::json!(["100.64.3.0/24", true]), "the network is not cut");
+    for (width, columns) in [(390, 4), (1_200, 10), (1_366, 12), (1_600, 13), (1_920, 15)] {
+        browser.look(width, 900, false)?;
+        // Names are cut on purpose.
+        let cells = browser.run(
+            "const cells = [...document.querySelector('.list tbody tr:not(.gap)').children].filter((cell) => cell.offsetWidth > 0);
+             return [cells.length, cells.filter((cell) => !cell.classList.contains('called') && cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent)]",
+        )?;
+        assert_eq!(cells, serde_json::json!([columns, []]), "columns, and those that are cut, at {width} pixels");
+    }
     browser.look(360, 740, false)?;
     let shown = browser.run(&format!("return {cell}.map((one) => one.offsetWidth)"))?;
     assert_eq!(shown, serde_json::json!([0, 0]), "no room for names on a phone");

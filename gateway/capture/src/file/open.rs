@@ -99,7 +99,8 @@ pub(crate) fn from_reader(name: String, reader: Box<dyn Read + Send>, meter: Met
         [0x1f, 0x8b, ..] => {
             Box::new(Pieces(MultiGzDecoder::new(BufReader::with_capacity(COMPRESSED_READ_BYTES, whole))))
         }
-        [0x28, 0xb5, 0x2f, 0xfd] => {
+        // zstd, and a frame that is to be skipped, with which a file of pzstd begins (RFC 8878, 3.1.2).
+        [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
             let buffered = BufReader::with_capacity(COMPRESSED_READ_BYTES, whole);
             let decoder = zstd::stream::read::Decoder::with_buffer(buffered).and_then(|mut decoder| {
                 decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;

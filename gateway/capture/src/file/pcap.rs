@@ -76,6 +76,11 @@ impl PcapRecords {
             let missing = self.record_header_bytes.saturating_sub(window.len()) as u64;
             return Err(Fault::Truncated { what: "record header", missing });
         };
+        if is_file_header(window) {
+            let what = "the header of another file begins here, as `cat one.pcap two.pcap` leaves it: put them together with `mergecap -w \
+                        both.pcap one.pcap two.pcap`, or name both";
+            return Err(Fault::Damaged(what.to_owned()));
+        }
         let (captured, wire) = match self.lengths {
             Lengths::CapturedFirst => (first, second),
             Lengths::WireFirst => (second, first),
@@ -113,6 +118,14 @@ impl PcapRecords {
             ByteOrder::Big => words.map(u32::from_be_bytes),
         })
     }
+}
+
+/// Whether a file begins in place of a record: its magic number, version, and two numbers that are zero since 2.0. A record of nothing from
+/// the year 2055 on might look like it.
+fn is_file_header(window: &[u8]) -> bool {
+    magic(window).is_some_and(|(_, order)| {
+        order.u16(window, 4) == Some(2) && order.u16(window, 6) == Some(4) && window.get(8..16) == Some(&[0; 8])
+    })
 }
 
 fn magic(start: &[u8]) -> Option<(u32, ByteOrder)> {

@@ -14,6 +14,8 @@ pub enum ProtocolNumber {
     IpProtocol(u8),
     /// Of a UDP datagram: the destination's port or else the source's.
     UdpPort(u16),
+    /// Of a capture file or an interface (`LINKTYPE_`).
+    LinkType(u16),
 }
 
 impl ProtocolNumber {
@@ -22,6 +24,7 @@ impl ProtocolNumber {
         match self {
             Self::EtherType(_) => Ignored::NotIp,
             Self::IpProtocol(_) | Self::UdpPort(_) => Ignored::NotTcp,
+            Self::LinkType(_) => Ignored::LinkType,
         }
     }
 }
@@ -33,6 +36,7 @@ impl fmt::Display for ProtocolNumber {
             Self::EtherType(number) => write!(f, "ether_type_{number:04x}"),
             Self::IpProtocol(number) => write!(f, "ip_{number}"),
             Self::UdpPort(number) => write!(f, "udp_{number}"),
+            Self::LinkType(number) => write!(f, "link_type_{number}"),
         }
     }
 }
@@ -64,7 +68,7 @@ pub struct OtherProtocol {
 }
 
 /// All that are distinguished, in ascending order of their numbers.
-pub const OTHER_PROTOCOLS: [OtherProtocol; 30] = [
+pub const OTHER_PROTOCOLS: [OtherProtocol; 40] = [
     ether_type(0x0806, "ARP", Content::Own),
     ether_type(0x22f3, "TRILL", Content::Packets),
     ether_type(0x8809, "slow protocols such as LACP", Content::Own),
@@ -73,8 +77,10 @@ pub const OTHER_PROTOCOLS: [OtherProtocol; 30] = [
     ether_type(0x88cc, "LLDP", Content::Own),
     ether_type(0x88e5, "MACsec", Content::Encrypted),
     ether_type(0x88f7, "PTP", Content::Own),
+    ether_type(0x88fb, "PRP", Content::Packets),
     ether_type(0x8903, "FabricPath", Content::Packets),
     ether_type(0x8906, "FCoE", Content::Own),
+    ether_type(0x892f, "HSR", Content::Packets),
     ip_protocol(1, "ICMP", Content::Own),
     ip_protocol(50, "ESP of IPsec", Content::Encrypted),
     ip_protocol(58, "ICMPv6", Content::Own),
@@ -87,14 +93,22 @@ pub const OTHER_PROTOCOLS: [OtherProtocol; 30] = [
     udp_port(1194, "OpenVPN", Content::Encrypted),
     udp_port(1701, "L2TP", Content::Packets),
     udp_port(2055, "NetFlow", Content::Summaries),
+    udp_port(4341, "LISP", Content::Packets),
     udp_port(4500, "IPsec through NAT", Content::Encrypted),
     udp_port(4739, "IPFIX", Content::Summaries),
     udp_port(5247, "CAPWAP", Content::Packets),
     udp_port(6343, "sFlow", Content::Summaries),
     udp_port(6635, "MPLS in UDP", Content::Packets),
+    udp_port(7932, "the mirror of an HP switch", Content::Packets),
     udp_port(8472, "VXLAN on Linux's own default port", Content::Tunnel(TunnelKind::Vxlan)),
     udp_port(9995, "NetFlow", Content::Summaries),
+    udp_port(30_030, "the mirror of a Juniper router", Content::Packets),
     udp_port(51_820, "WireGuard", Content::Encrypted),
+    link_type(242, "IP over InfiniBand", Content::Packets),
+    link_type(281, "the conduit of a Broadcom switch", Content::Packets),
+    link_type(282, "the conduit of a Broadcom switch", Content::Packets),
+    link_type(284, "the conduit of a Marvell switch", Content::Packets),
+    link_type(285, "the conduit of a Marvell switch", Content::Packets),
 ];
 
 const fn ether_type(number: u16, name: &'static str, content: Content) -> OtherProtocol {
@@ -109,9 +123,19 @@ const fn udp_port(number: u16, name: &'static str, content: Content) -> OtherPro
     OtherProtocol { number: ProtocolNumber::UdpPort(number), name, content }
 }
 
+const fn link_type(number: u16, name: &'static str, content: Content) -> OtherProtocol {
+    OtherProtocol { number: ProtocolNumber::LinkType(number), name, content }
+}
+
 /// One count for each of them.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct PerProtocol([u64; OTHER_PROTOCOLS.len()]);
+
+impl Default for PerProtocol {
+    fn default() -> Self {
+        Self([0; OTHER_PROTOCOLS.len()])
+    }
+}
 
 impl PerProtocol {
     pub(super) fn count(&mut self, number: ProtocolNumber) -> bool {

@@ -130,7 +130,7 @@ impl Decoder {
         self.walk(at, frame, counters)
     }
 
-    /// What the last frame held where the reason is [`Ignored::NotIp`] or [`Ignored::NotTcp`]: the numbers that may say which protocol
+    /// What the last frame held where the reason is [`Ignored::NotIp`], [`Ignored::NotTcp`] or [`Ignored::LinkType`]: the numbers that may say which protocol
     /// it is, the likelier one first.
     pub(crate) fn other(&self) -> &[ProtocolNumber] {
         &self.other
@@ -154,7 +154,8 @@ impl Decoder {
         frame: &Frame<'_>,
         counters: &mut Counters,
     ) -> Result<Segment, Ignored> {
-        let (layer, bytes) = link::first_layer(frame.link_type, PacketBytes::new(frame.data, frame.wire_len))?;
+        let (layer, bytes) = link::first_layer(frame.link_type, PacketBytes::new(frame.data, frame.wire_len))
+            .inspect_err(|reason| self.note(*reason, &[ProtocolNumber::LinkType(frame.link_type)]))?;
         self.layers(at, layer, bytes, MAX_LAYERS, counters)
     }
 

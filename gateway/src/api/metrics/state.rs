@@ -130,7 +130,7 @@ fn engine(scrape: &mut Scrape<'_>, engine: &EngineStatus) -> fmt::Result {
     )?;
     let refused = engine.reports.refused().map(|(reason, count)| ([("reason", reason.name().to_owned())], count));
     scrape.counters("engine_reports_refused", "Reports of QUIC connections that gave no sample, by reason", refused)?;
-    let help = "Frames ignored as not_ip or not_tcp that hold a well-known protocol";
+    let help = "Frames ignored as not_ip, not_tcp or link_type that hold a well-known protocol";
     let protocols = counters.other_protocols();
     let protocols = protocols.map(|(protocol, count)| ([("protocol", protocol.number.to_string())], count));
     scrape.counters("engine_other_protocol_frames", help, protocols)?;
