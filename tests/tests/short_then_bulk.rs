@@ -15,6 +15,8 @@ use spand_core::config::{EngineConfig, Limits};
 use spand_core::networks::view::NetworkView;
 use spand_gateway::replay::{Moment, Moments, Options, Sink, State, replay};
 use spand_proto::units::Timestamp;
+
+use spand_tests::accuracy::compare::by_address;
 use spand_tests::lab::is_root;
 use spand_tests::lab::path::{PathConfig, Queue, parse_rate};
 use spand_tests::lab::tap::Tap;
@@ -34,7 +36,7 @@ const SHORT: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Long enough for some thirty losses on the widest path: their mean has to be near the kernel's.
 const BULK: Duration = Duration::from_secs(50);
-/// How far the share may be from the mean window at losses.
+/// How far the share may be from the mean over addresses of the windows at losses.
 const OFF_MOST: f64 = 0.15;
 
 #[test]
@@ -53,7 +55,8 @@ fn short_transfers_give_lower_bounds_and_long_ones_beside_them_the_share() -> Re
             state.iter().find(|view| view.network.prefix() == network).and_then(|view| view.estimate.clone())
         };
         let here = losses.iter().filter(|sample| network.contains(&sample.flow.remote.ip()));
-        let truth = rules::mean_window(here.clone()).with_context(|| format!("{prefix}: no loss"))?;
+        let windows = here.clone().map(|sample| (sample.flow, sample.segments));
+        let truth = by_address(windows).with_context(|| format!("{prefix}: no loss"))?;
         let bound = view(&before);
         let share = view(&after).with_context(|| format!("{prefix} has no estimate in the end"))?;
         let segments = share.share.segments_f64(share.mss);

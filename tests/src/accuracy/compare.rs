@@ -379,7 +379,7 @@ fn mean(values: &[f64]) -> Option<f64> {
 }
 
 /// Mean over remote addresses of the mean of each one's values.
-fn by_address(values: impl IntoIterator<Item = (FlowId, f64)>) -> Option<f64> {
+pub fn by_address(values: impl IntoIterator<Item = (FlowId, f64)>) -> Option<f64> {
     let mut of: BTreeMap<IpAddr, Vec<f64>> = BTreeMap::new();
     for (flow, value) in values {
         of.entry(flow.remote.ip()).or_default().push(value);

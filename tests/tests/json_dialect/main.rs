@@ -30,6 +30,7 @@ const EMPTY: &[(&str, &str)] = &[
     ("next_retry_at", "a gateway that does not answer"),
     ("not_kept", "a state directory that cannot be written"),
     ("oldest_loss_interval_ms", "the same"),
+    ("programs_left", "programs of another agent"),
     ("raised_segments", "a share that many have, and a path that holds more"),
     ("unseen_since", "connections of sockets outside the agent's cgroup"),
     ("up_s", "a gateway that is preferred to the one in use"),
