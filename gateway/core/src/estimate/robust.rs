@@ -72,8 +72,9 @@ impl Rule for RobustRule {
         let location = |counted| self.location(newest_part(slice, (self.enough, self.span), counted), counted);
         if remotes::show_full_path(slice.contributions) {
             let full = location(Counted::Full)?;
-            let beyond = location(Counted::Carried)? - full;
-            return Window::from_bytes(full + outnumbered(slice.contributions) * beyond.max(0.0));
+            let part = outnumbered(slice.contributions);
+            let beyond = if part > 0.0 { location(Counted::Carried)? - full } else { 0.0 };
+            return Window::from_bytes(full + part * beyond.max(0.0));
         }
         let bound = remotes::lower_bound(slice.contributions).map_or(0.0, Window::bytes);
         let share = location(Counted::All)?;
