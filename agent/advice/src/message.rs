@@ -62,7 +62,7 @@ pub struct Asked {
     /// The connection's round trip in microseconds; absent where not measured.
     #[serde(default)]
     pub rtt_us: Option<u64>,
-    /// Payload of a full-sized packet in bytes, 1 to [`MOST_MSS_BYTES`]; absent for that of the estimate.
+    /// Payload of a full-sized packet in bytes, 1 to [`MOST_MSS_BYTES`]. Without it the estimate's size counts.
     #[serde(default)]
     pub mss_bytes: Option<u64>,
 }

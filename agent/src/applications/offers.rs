@@ -49,7 +49,7 @@ struct Given {
 struct User {
     connections: usize,
     networks: usize,
-    /// When its reports so far are paid for, each with [`REPORT_EVERY`].
+    /// The time until which its reports so far use up its rate, each for [`REPORT_EVERY`].
     paid: Timestamp,
 }
 
@@ -68,7 +68,7 @@ const RENEWED_BEFORE: Micros = Micros::from_secs(3);
 struct Watcher {
     name: String,
     uid: u32,
-    /// Networks by the default division of addresses, with the turn of the last request.
+    /// The watched networks (/24, /48). The number is the turn of the last request for each.
     watched: BTreeMap<Network, u64>,
     order: BTreeMap<u64, Network>,
     /// The turn at which unused networks were last forgotten.
@@ -416,7 +416,7 @@ impl Watcher {
 impl State {
     /// The part of a network's lease that an application has, or the kernel (`None`). The kernel has half of it, and all of it where no
     /// application uses its part. The other half is divided equally among the users who use theirs, and a user's among its applications.
-    /// One that does not use its part yet has what it would have then.
+    /// An application that does not use its part yet has the part that its first start would give it.
     fn part(&self, network: Network, lease: Segments, of: Option<u64>) -> Segments {
         let own = Network::of(network.prefix().addr());
         let numbers: BTreeSet<u64> = if own.covers(network) {

@@ -232,7 +232,7 @@ pub(super) async fn addresses(config: &Config) -> Check {
     }
 }
 
-// Whether what is held is in force, and whether the connections of announced starts are seen. Pure.
+// Pure verdicts: advice is in force, and the programs see the connections of announced starts.
 
 pub(super) fn in_force(status: &Status) -> Check {
     const NAME: &str = "in_force";

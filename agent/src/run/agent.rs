@@ -253,7 +253,7 @@ impl<A: Applier> Agent<A> {
         let prefix = *self.desired.keys().next()?;
         let why = match self.applier.outcome(prefix) {
             Some(Outcome::NotApplied { sentence, .. }) => sentence,
-            // A dry run in the place of programs that the kernel does not take, or nothing was tried.
+            // The kernel takes no program, so that the agent runs dry; or the applier has not tried yet.
             _ => self.taken.lacks.first().map_or_else(|| "see the log".to_owned(), Lack::sentence),
         };
         Some(NotInForce { networks: self.desired.len(), for_s: lasting.0 / 1_000_000, example: prefix, why })

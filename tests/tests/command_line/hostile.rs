@@ -160,7 +160,7 @@ pub(super) fn no_end() -> Result<()> {
     dripping.fails("status", 1, &["its answer is not whole after 5 s"])
 }
 
-/// As a user without rights: prints what comes, a line for each connection.
+/// A listener of a user without rights. It prints what each connection sends, a line each.
 const LISTENER: &str = "
 import os, socket
 os.setuid(65534)

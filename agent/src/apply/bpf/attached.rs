@@ -33,7 +33,7 @@ pub(crate) struct Attached {
     pub(crate) cgroup: Option<PathBuf>,
     /// Whether that is the cgroup of this configuration.
     pub(crate) configured_cgroup: bool,
-    /// The processes that hold the link, as far as they are visible here.
+    /// The processes that hold the link, of those visible here.
     pub(crate) pids: Vec<i32>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn attached(cgroup: Option<&Path>) -> Option<Vec<Attached>> {
     Some(ours)
 }
 
-/// The processes that hold each link: the kernel shows a link's number among the details of its descriptor (proc(5)).
+/// The processes that hold each link, by the `link_id` in the `fdinfo` of their descriptors (proc(5)).
 fn holders() -> BTreeMap<u32, Vec<i32>> {
     let mut holders: BTreeMap<u32, Vec<i32>> = BTreeMap::new();
     for process in procfs::process::all_processes().into_iter().flatten().flatten() {

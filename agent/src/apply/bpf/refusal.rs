@@ -82,7 +82,7 @@ pub(crate) fn others() -> Vec<Other> {
 pub(super) fn not_attached(error: &libbpf_rs::Error, kind: ProgramType, cgroup: &Path, others: &[Other]) -> String {
     let cgroup = cgroup.display();
     let first = format!("cannot attach to the cgroup {cgroup}");
-    // What the kernel says of a program that was attached without BPF_F_ALLOW_MULTI there or above (`hierarchy_allows_attach`).
+    // The kernel refuses with EPERM where a program is attached without BPF_F_ALLOW_MULTI, there or above (`hierarchy_allows_attach`).
     if error.kind() != ErrorKind::PermissionDenied
         || Capabilities::own().and_then(Capabilities::lacking_to_load).is_some()
     {

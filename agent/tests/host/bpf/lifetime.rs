@@ -204,7 +204,7 @@ fn programs_follow_a_cgroup_that_is_removed_and_made_again() {
         let threshold = cgroup.inside(|| fresh_threshold(&host, &mut open));
         assert_eq!(threshold, Some(40), "in the one that was made again");
 
-        // As fast as a service manager is: the agent sees no moment without it.
+        // A service manager is as fast: the agent never looks while the cgroup is missing.
         std::fs::remove_dir(&cgroup.0).unwrap();
         std::fs::create_dir(&cgroup.0).unwrap();
         eventually("it attaches again", || host.counts("cgroup_attached_again") == 2).await;

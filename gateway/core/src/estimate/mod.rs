@@ -41,7 +41,7 @@ use crate::window::record::{NetworkRecord, WindowSlice, bucket_nanos};
 
 /// Standard error, as part of the share, at which confidence is 0.5.
 const HALF_SURE: f64 = 0.4;
-/// How far from the share an address is that nobody saw, as part of it.
+/// Assumed distance of one more address from the share, as part of the share.
 const APART: f64 = 0.5;
 /// Factor for a lower bound.
 const PART_OF_BOUND: f64 = 0.5;

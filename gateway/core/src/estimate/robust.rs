@@ -182,8 +182,8 @@ impl RobustRule {
     }
 }
 
-/// How much what ended without a loss counts where paths were full: nothing up to as many as samples at a full path, all from twice as many
-/// on. A few stray losses do not speak for many transfers that lost nothing.
+/// The weight of ends without a loss: 0 where they are at most as many as the samples at a full path, 1 where they are twice as many or more.
+/// A few stray losses do not speak for many transfers that lost nothing.
 fn outnumbered(contributions: &[Contribution]) -> f64 {
     let (ends, full) = contributions.iter().fold((0.0, 0.0), |(ends, full), part| {
         let others = part.samples.saturating_sub(part.loss_samples.max(part.full.samples));

@@ -125,7 +125,7 @@ pub struct FullSum {
     pub by_rate: bool,
 }
 
-/// How many times a rate the mean of losses before it may be.
+/// The largest mean of losses before a connection's first rate, in multiples of that rate.
 const FAR_ABOVE: f64 = 1.5;
 
 impl FullSum {
