@@ -84,20 +84,29 @@ fn allow(
     rules.add_rule(PathBeneath::new(opened, access))
 }
 
-/// Largest file that is read whole, in bytes: a configuration, a secret, a list of passwords.
-const MOST_BYTES: u64 = 16 << 20;
+/// Largest configuration, secret or list of passwords in MiB.
+const MOST_MIB: u64 = 16;
 
-/// The bytes of a file, as [`fs::read`], but of no more than 16 MiB: a device has no end.
+/// The bytes of a file, as [`fs::read`], but of no more than `most_mib`: a device has no end.
 ///
 /// # Errors
 /// It cannot be read, or is larger.
-pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(io::Error::new(ErrorKind::FileTooLarge, "it has more than 16 MiB, the most that is read"));
+pub fn read_at_most(path: &Path, most_mib: u64) -> io::Result<Vec<u8>> {
+    let (mut bytes, most_bytes) = (Vec::new(), most_mib << 20);
+    File::open(path)?.take(most_bytes + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most_bytes {
+        let message = format!("it has more than {most_mib} MiB, the most that is read");
+        return Err(io::Error::new(ErrorKind::FileTooLarge, message));
     }
     Ok(bytes)
+}
+
+/// The bytes of a configuration or a secret.
+///
+/// # Errors
+/// It cannot be read, or has more than 16 MiB.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_at_most(path, MOST_MIB)
 }
 
 /// The same as text.
@@ -105,8 +114,15 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// It cannot be read, is larger, or is no UTF-8.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
-    let not_text = |_| io::Error::new(ErrorKind::InvalidData, "it is no text in UTF-8");
-    String::from_utf8(read(path)?).map_err(not_text)
+    text(read(path)?)
+}
+
+/// Bytes that were read as text.
+///
+/// # Errors
+/// They are no UTF-8.
+pub fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is no text in UTF-8"))
 }
 
 // Who else may read or write a file that holds a secret.

@@ -23,7 +23,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 pub use capabilities::{Capability, take_up};
-pub use files::{exposed, read, read_to_string};
+pub use files::{exposed, read, read_at_most, read_to_string, text};
 pub use plan::{Plan, Process};
 pub use user::UserError;
 

@@ -9,10 +9,11 @@ use maxminddb::{MaxMindDbError, Reader};
 use parking_lot::RwLock;
 use prefix_trie::joint::JointPrefixMap;
 use serde::{Deserialize, Serialize};
+use spand_confine::read_at_most;
 use spand_proto::network::Network;
 use spand_proto::operator::{Failure, printable};
 
-use crate::config::{Names as Config, PrefixListError, read_prefixes};
+use crate::config::{MOST_MIB, Names as Config, PrefixListError, read_prefixes};
 
 /// Longest name that is kept, in characters.
 const MAX_CHARACTERS: usize = 64;
@@ -74,7 +75,8 @@ impl Names {
         let list = config.list.as_deref().map(read_list).transpose()?.unwrap_or_default();
         let open = |path: &PathBuf| {
             let fault = |source| DatabaseError { path: path.clone(), source };
-            Reader::open_readfile(path).map_err(|error| match error {
+            let bytes = read_at_most(path, MOST_MIB).map_err(MaxMindDbError::Io);
+            bytes.and_then(Reader::from_source).map_err(|error| match error {
                 MaxMindDbError::Io(_) => Failure::environment(fault(error)),
                 _ => Failure::Usage(fault(error).to_string()),
             })
@@ -237,5 +239,9 @@ pub(crate) mod tests {
         assert!(fault(list).contains("names, line 2"), "a line that names no network");
         let database = Config { list: None, asn_database: Some(path) };
         assert!(fault(database).contains("names.asn_database"), "a file that is no database");
+        let endless = || Some(PathBuf::from("/dev/zero"));
+        for config in [Config { list: endless(), asn_database: None }, Config { list: None, asn_database: endless() }] {
+            assert!(fault(config).contains("it has more than 256 MiB"));
+        }
     }
 }

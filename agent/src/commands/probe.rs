@@ -25,7 +25,7 @@ fn tried() -> Option<Tried> {
         eprintln!("loading the programs into the kernel to see what it takes, some seconds");
     }
     match try_out(&Config::default()) {
-        Ok((variant, lacks)) => Some(Tried { variant: Ok(variant), lacks }),
+        Ok(trial) => Some(Tried { variant: Ok(trial.variant), lacks: trial.lacks }),
         Err(NotStarted::Lacking(lack)) => Some(Tried { variant: Err(lack.reason), lacks: Vec::new() }),
         Err(NotStarted::Failed(_)) => None,
     }

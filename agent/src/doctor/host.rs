@@ -9,7 +9,7 @@ use nix::unistd::{AccessFlags, faccessat};
 use spand_proto::operator::{Check, Verdict, judge_directory};
 
 use super::verdict_if_missing;
-use crate::apply::bpf::{NotStarted, no_cgroup2, try_out};
+use crate::apply::bpf::{NotStarted, Trial, no_cgroup2, try_out};
 use crate::apply::route::{Netlink, Survey};
 use crate::apply::{Lack, Part};
 use crate::capabilities::Capabilities;
@@ -19,7 +19,7 @@ use crate::probe;
 use crate::probe::{BTF, Jit, cgroup2_mount, read};
 use crate::run::is_reachable;
 
-/// What this machine takes of the programs: as the running agent found it, else by loading and removing them.
+/// What this machine takes of the programs: as the running agent found it, else by loading, attaching and removing them.
 pub(super) fn programs(config: &Config, agent: Option<&Status>) -> Vec<Check> {
     const NAME: &str = "kernel_programs";
     if config.apply != ApplyMethod::Bpf {
@@ -32,7 +32,10 @@ pub(super) fn programs(config: &Config, agent: Option<&Status>) -> Vec<Check> {
         return vec![Check::unknown(NAME, "this process may not load programs", "run this as root")];
     } else {
         match try_out(config) {
-            Ok((variant, lacks)) => {
+            Ok(Trial { attached: Err(failure), .. }) => {
+                return vec![Check::fail(NAME, failure.to_string(), "do what the reason names")];
+            }
+            Ok(Trial { variant, lacks, .. }) => {
                 (Some(variant.name().to_owned()), lacks, "the kernel took them in a trial, and they are removed")
             }
             Err(NotStarted::Lacking(lack)) => (None, vec![lack], ""),

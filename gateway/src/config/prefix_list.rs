@@ -2,16 +2,18 @@
 //!
 //! One prefix a line, then a blank and what belongs to it (a next hop, an AS path, a name); `#` starts a comment.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
+use spand_confine::read_at_most;
 use spand_proto::network::{Network, NotANetwork};
 use spand_proto::operator::Failure;
 
 /// Most prefixes that are taken: four times today's full table of routes. Each costs about 100 bytes.
 pub const MAX_PREFIXES: usize = 4_000_000;
+
+/// Largest list or database of names in MiB.
+pub(crate) const MOST_MIB: u64 = 256;
 
 /// A prefix list that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -63,10 +65,9 @@ pub fn load_prefix_list(path: &Path) -> Result<Vec<IpNet>, PrefixListError> {
 /// Gives `take` each line's network and what follows it.
 pub(crate) fn read_prefixes(path: &Path, mut take: impl FnMut(Network, &str)) -> Result<(), PrefixListError> {
     let unreadable = |source| PrefixListError::Unreadable { path: path.to_owned(), source };
-    let reader = BufReader::new(File::open(path).map_err(unreadable)?);
+    let text = read_at_most(path, MOST_MIB).and_then(spand_confine::text).map_err(unreadable)?;
     let mut taken = 0;
-    for (index, line) in reader.lines().enumerate() {
-        let line = line.map_err(unreadable)?;
+    for (index, line) in text.lines().enumerate() {
         let content = line.split('#').next().unwrap_or_default().trim();
         let (text, rest) = content.split_once(char::is_whitespace).unwrap_or((content, ""));
         if text.is_empty() {

@@ -9,8 +9,8 @@ use std::{fs, thread};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use spand_needs::{Need, needs};
 use spand_tests::dashboard::stage::Stage;
-use spand_tests::lab::is_root;
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::patience::PATIENCE;
 use spand_tests::product::standing_in::link_programs;
@@ -62,7 +62,7 @@ fn whole(stream: &mut TcpStream, status: u16, body: &str) -> std::io::Result<()>
 /// What stands in place of each value of a document.
 #[derive(Clone, Copy, Debug)]
 enum Poison {
-    /// Texts, behind what they say.
+    /// Texts and the name of one more field in each object, behind what they say.
     Texts,
     /// Numbers, too, are texts.
     All,
@@ -75,7 +75,9 @@ fn poisoned(value: &Value, poison: Poison) -> Value {
     match (value, poison) {
         (Value::Array(list), _) => list.iter().map(|one| poisoned(one, poison)).collect(),
         (Value::Object(fields), _) => {
-            Value::Object(fields.iter().map(|(name, one)| (name.clone(), poisoned(one, poison))).collect())
+            let more = fields.iter().next().filter(|_| !matches!(poison, Poison::All));
+            let more = more.map(|(name, one)| (format!("{name}{acting}"), one.clone()));
+            Value::Object(fields.iter().map(|(name, one)| (name.clone(), poisoned(one, poison))).chain(more).collect())
         }
         (_, Poison::Names) => serde_json::json!({ acting.clone(): acting }),
         (Value::String(text), _) => format!("{text}{acting}").into(),
@@ -179,7 +181,7 @@ while True:
 ";
 
 pub(super) fn no_password() -> Result<()> {
-    if !is_root()? {
+    if !needs(Need::Root) {
         return Ok(());
     }
     let namespace = Namespace::create("stranger")?;

@@ -83,10 +83,22 @@ impl From<Lack> for NotStarted {
 /// Congestion controls of a trial are registered for moments, under this name.
 const TRIAL: &str = "spand_try";
 
-/// What this machine takes of the programs: loads them, registers their congestion controls, and removes both. No socket is touched.
-pub(crate) fn try_out(config: &Config) -> Result<(Variant, Vec<Lack>), NotStarted> {
+/// What this machine took of the programs.
+pub(crate) struct Trial {
+    pub(crate) variant: Variant,
+    pub(crate) lacks: Vec<Lack>,
+    /// Whether the configured cgroup takes them beside the programs of others.
+    pub(crate) attached: Result<(), Failure>,
+}
+
+/// Loads the programs, registers their congestion controls, attaches them without settings, and removes all of it: no socket is touched.
+pub(crate) fn try_out(config: &Config) -> Result<Trial, NotStarted> {
     let room = Room { networks: config.limits.networks, names: Names::new(TRIAL) };
-    Programs::load(config.bpf.variant, config.bpf.bbr, &room).map(|programs| (programs.variant, programs.lacks))
+    let others = others();
+    let mut programs = Programs::load(config.bpf.variant, config.bpf.bbr, &room)?;
+    // A cgroup that is not there is another check's.
+    let attached = attached::cgroup(&config.bpf.cgroup).map_or(Ok(()), |cgroup| programs.attach(&cgroup, &others));
+    Ok(Trial { variant: programs.variant, lacks: std::mem::take(&mut programs.lacks), attached })
 }
 
 /// The programs in the kernel, attached to nothing yet.

@@ -16,7 +16,7 @@ fn assert_plain(words: &[String], control: &str) {
 
 #[test]
 fn a_socket_with_a_congestion_control_of_its_own_is_left_alone() {
-    in_namespace("bpf_own_control", || async {
+    in_namespace(|| async {
         let host = Host::new(20, "paper", "", "").await;
         let listener = socket2::SockRef::from(&TcpListener::bind(host.server).unwrap()).try_clone().unwrap();
         listener.set_tcp_congestion(b"reno").unwrap();
@@ -30,7 +30,7 @@ fn a_socket_with_a_congestion_control_of_its_own_is_left_alone() {
 
 #[test]
 fn sockets_that_are_connected_again_are_left_alone_and_their_first_connections_forgotten() {
-    in_namespace("bpf_again", || async {
+    in_namespace(|| async {
         let mut host = Host::new(67, "paper", "cubic", "").await;
         let listener = TcpListener::bind(SocketAddr::new(host.client, 8_000)).unwrap();
         let to = listener.local_addr().unwrap();
@@ -77,7 +77,7 @@ fn disconnect(socket: &TcpStream) {
 
 #[test]
 fn another_network_is_left_alone() {
-    in_namespace("bpf_other_network", || async {
+    in_namespace(|| async {
         let host = Host::new(21, "paper", "cubic", "").await;
         let mut host = host;
         host.client = host.server.ip();
@@ -90,7 +90,7 @@ fn another_network_is_left_alone() {
 
 #[test]
 fn a_round_trip_far_from_the_estimates_is_refused() {
-    in_namespace("bpf_rtt", || async {
+    in_namespace(|| async {
         let host = Host::new(22, "careful", "cubic", "").await;
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
@@ -101,7 +101,7 @@ fn a_round_trip_far_from_the_estimates_is_refused() {
 
 #[test]
 fn controls_and_what_observe_leaves_alone_are_plain_and_reported() {
-    in_namespace("bpf_plain", || async {
+    in_namespace(|| async {
         let mut host = Host::with(23, "paper", "cubic", "control_fraction = 1.0").await;
         let plain = |host: &Host| {
             let (mut server, mut client) = host.accepted();
@@ -127,7 +127,7 @@ fn controls_and_what_observe_leaves_alone_are_plain_and_reported() {
 
 #[test]
 fn first_flights_that_are_lost_are_reported_at_once_and_after_six_in_a_row_starts_are_no_larger_than_any_hosts() {
-    in_namespace("bpf_first_flight_loss", || async {
+    in_namespace(|| async {
         let mut host = Host::new(26, "paper", "cubic", "").await;
         let mut granted = Vec::new();
         for _ in 0..6 {
@@ -147,7 +147,7 @@ fn first_flights_that_are_lost_are_reported_at_once_and_after_six_in_a_row_start
 
 #[test]
 fn a_first_flight_of_which_half_arrives_ends_a_row_of_losses() {
-    in_namespace("bpf_forgiven", || async {
+    in_namespace(|| async {
         let mut host = Host::new(27, "paper", "cubic", "").await;
         for round in 0..3 {
             for _ in 0..5 {
@@ -166,7 +166,7 @@ fn a_first_flight_of_which_half_arrives_ends_a_row_of_losses() {
 
 #[test]
 fn a_connection_that_is_refused_leaves_the_budget_as_it_is() {
-    in_namespace("bpf_budget_kept", || async {
+    in_namespace(|| async {
         let mut host = Host::new(28, "careful", "cubic", "\n[policy]\nrtt_ratio_min = 0.0000001").await;
         let mut update = estimate(&host.network, 100, 60);
         update.lease = Some(Segments(25));
@@ -191,7 +191,7 @@ fn a_connection_that_is_refused_leaves_the_budget_as_it_is() {
 
 #[test]
 fn a_start_stays_inside_the_lease() {
-    in_namespace("bpf_budget", || async {
+    in_namespace(|| async {
         let mut host = Host::new(25, "careful", "cubic", ANY_RTT).await;
         let mut update = estimate(&host.network, 100, 60);
         update.lease = Some(Segments(25));
@@ -209,7 +209,7 @@ fn a_start_stays_inside_the_lease() {
 
 #[test]
 fn without_programs_the_agent_goes_on_without_advice_or_by_routes_or_ends() {
-    in_namespace("bpf_fallback", || async {
+    in_namespace(|| async {
         let gateway = Gateway::start().await;
         for (fallback, method) in [("none", Some("dry_run")), ("route", Some("route")), ("exit", None)] {
             let mut agent = Agent::stopped();
@@ -268,7 +268,7 @@ fn bpf(command: i32, attributes: &[u8]) -> i32 {
 
 #[test]
 fn a_program_that_holds_the_cgroup_for_itself_is_named_with_the_way_out() {
-    in_namespace("bpf_exclusive", || async {
+    in_namespace(|| async {
         let cgroup = Cgroup::new("exclusive");
         let inner = cgroup.0.join("service");
         std::fs::create_dir(&inner).unwrap();
@@ -283,6 +283,9 @@ fn a_program_that_holds_the_cgroup_for_itself_is_named_with_the_way_out() {
         for word in ["`other_agent` (id ", "BPF_F_ALLOW_MULTI", inner.to_str().unwrap()] {
             assert!(text.contains(word), "{word} in {text}");
         }
+        let doctor = String::from_utf8(agent.output(&["doctor"]).stdout).unwrap();
+        let fails = |line: &str| line.starts_with("fail     kernel_programs") && line.contains("`other_agent` (id ");
+        assert!(doctor.lines().any(fails), "{doctor}");
         std::fs::remove_dir(&inner).unwrap();
     });
 }
