@@ -76,15 +76,20 @@ test-programs: packages
 	@./scripts/packages $(NS_PACKAGES) $(NATS_PACKAGES)
 	$(CARGO) test --workspace --no-run
 
+# What tests lack, a line each; and what they may not lack, by the names in tests/needs.
+SKIPPED := $(abspath $(or $(CARGO_TARGET_DIR),target))/skipped
+export SPAND_REQUIRE ?= ns
+
 .PHONY: test
-test: test-programs ## All tests; those that need root or the corpus say so where they cannot run
-	SPAND_NS=required $(CARGO) test --workspace --no-fail-fast
+test: test-programs ## All tests; ends with those that checked nothing, and fails where SPAND_REQUIRE=root,corpus,... names what they lack
+	@rm -f $(SKIPPED)
+	SPAND_SKIPPED=$(SKIPPED) $(CARGO) test --workspace --no-fail-fast; ended=$$?; ./scripts/skipped $(SKIPPED); exit $$ended
 
 # The whole workspace, as in `test`: with the same features nothing is compiled once more.
 .PHONY: packaging-test
 packaging-test: packages ## Alerts, metrics, dashboard and manifests, with Debian's promtool and node exporter
 	@./scripts/packages $(ALERT_PACKAGES)
-	SPAND_PROMTOOL=required $(CARGO) test --workspace --test packaging
+	SPAND_REQUIRE=promtool,prometheus-node-exporter $(CARGO) test --workspace --test packaging
 
 .PHONY: browser
 browser:
@@ -92,12 +97,12 @@ browser:
 
 .PHONY: dashboard-test
 dashboard-test: packages browser ## The dashboard in Chromium, which it installs (about 100 MB): ARGS="--nocapture" shows the figures
-	SPAND_BROWSER=required $(CARGO) test --workspace --test dashboard -- $(ARGS)
+	SPAND_REQUIRE=chromedriver $(CARGO) test --workspace --test dashboard -- $(ARGS)
 
 .PHONY: dashboard-images
 dashboard-images: packages ## Take the pictures of docs/dashboard.md again
 	@./scripts/packages $(BROWSER_PACKAGES)
-	SPAND_BROWSER=required SPAND_SCREENSHOTS=$(CURDIR)/docs/img $(CARGO) test --workspace --test dashboard
+	SPAND_REQUIRE=chromedriver SPAND_SCREENSHOTS=$(CURDIR)/docs/img $(CARGO) test --workspace --test dashboard
 
 .PHONY: dashboard
 dashboard: packages ## A gateway with a dashboard to look at: played captures and 10,000 made-up networks

@@ -2,7 +2,6 @@
 //! sentence that names the thing and the way out.
 
 use std::fs;
-use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -12,6 +11,7 @@ use std::process::{Command, Output, Stdio};
 use nix::sched::{CloneFlags, unshare};
 use spand_capture::{LinkType, PcapWriter};
 use spand_gateway::store::SledStore;
+use spand_needs::{Need, needs};
 use spand_proto::units::Timestamp;
 use tempfile::TempDir;
 
@@ -63,12 +63,6 @@ fn failed(output: &Output, code: i32, parts: &[&str]) {
     for part in parts {
         assert!(stderr.contains(part), "{stderr:?} does not contain {part:?}");
     }
-}
-
-/// Says that nothing was checked, past the test runner, which keeps output back.
-fn skip(why: &str) {
-    writeln!(std::io::stderr(), "\nSKIPPED: {why}; 1 test checked nothing").expect("standard error");
-    assert!(std::env::var_os("SPAND_REQUIRE_ROOT").is_none(), "skipped although SPAND_REQUIRE_ROOT is set: {why}");
 }
 
 fn is_root() -> bool {
@@ -259,8 +253,8 @@ fn certificates_are_made_once_and_a_failure_is_one_sentence() {
     for arguments in [&["issue", "../web-3"][..], &["issue", "web-3", "--days", "0"], &["revoke"], &[]] {
         assert_eq!(cert(arguments).status.code(), Some(64), "{arguments:?}");
     }
-    if !is_root() {
-        return skip("only root can be somebody else");
+    if !needs(Need::Root) {
+        return;
     }
     let others =
         Command::new(PROGRAM).args(["cert", "issue", "web-3", "--dir"]).arg(&dir).uid(NOBODY).output().unwrap();
@@ -269,8 +263,8 @@ fn certificates_are_made_once_and_a_failure_is_one_sentence() {
 
 #[test]
 fn an_interface_that_cannot_be_read_ends_with_1() {
-    if !is_root() {
-        return skip("only root gets as far as the interface");
+    if !needs(Need::Root) {
+        return;
     }
     let folder = Folder::new();
     // A namespace of its own has one interface, and that is down.

@@ -5,29 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-
-/// The corpus, or `None` after a line on standard error that names where it was looked for.
-pub fn directory() -> Option<PathBuf> {
-    set(".")
-}
-
-/// A set of the corpus, such as `wild`, or `None` after the same line.
-pub fn set(name: &str) -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
-    let corpus = std::env::var_os("SPAND_CORPUS").map_or_else(beside, PathBuf::from);
-    let corpus = if name == "." { corpus } else { corpus.join(name) };
-    if corpus.is_dir() {
-        return Some(corpus);
-    }
-    let line = format!("\nSKIPPED: no corpus at {}; 1 test checked nothing\n", corpus.display());
-    // Not eprintln, which the test runner would swallow. Where even this fails nobody is left to tell.
-    let _unwritable = std::io::stderr().write_all(line.as_bytes());
-    None
-}
 
 /// A row of a table, by column name.
 pub type Row = BTreeMap<String, String>;

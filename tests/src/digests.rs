@@ -433,7 +433,7 @@ pub fn inputs() -> Result<Vec<(String, Input)>> {
         ("real", "captures-real/captures"),
         ("malformed", "captures-malformed/captures"),
     ] {
-        if let Some(folder) = crate::corpus::set(folder) {
+        if let Some(folder) = spand_needs::needs_corpus(folder) {
             add(set, Input::captures(&folder)?);
         }
     }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
+use spand_needs::{Need, needs};
 use spand_tests::benefit::page;
 use spand_tests::benefit::plan::Campaign;
 use spand_tests::benefit::result::{self, RunResult};
@@ -26,8 +27,7 @@ fn main() -> ExitCode {
 }
 
 fn test() -> Result<()> {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("SKIPPED 1 test: the lab makes network namespaces and needs root");
+    if !needs(Need::Root) {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use parking_lot::Mutex;
+use spand_needs::{Need, needs};
 use spand_proto::resume::Phase;
 use spand_proto::start::{NO_THRESHOLD, Shape};
 use spand_proto::units::{BytesPerSecond, Micros};
 use spand_tests::advised::{Advice, Stage, ask};
-use spand_tests::lab::is_root;
 use spand_tests::lab::path::{PathConfig, Queue};
 use spand_tests::lab::topology::NetworkPlan;
 use spand_tests::lab::traffic::{Plan, Step};
@@ -86,7 +86,7 @@ fn delivered(row: &Row) -> u32 {
 
 #[test]
 fn a_connection_jumps_to_half_of_what_is_saved_and_validates_it() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     let _alone = ONE_AT_A_TIME.lock();
@@ -117,7 +117,7 @@ fn a_connection_jumps_to_half_of_what_is_saved_and_validates_it() {
 
 #[test]
 fn a_loss_of_what_was_not_validated_leads_to_safe_retreat() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     let _alone = ONE_AT_A_TIME.lock();
@@ -161,7 +161,7 @@ fn a_loss_of_what_was_not_validated_leads_to_safe_retreat() {
 
 #[test]
 fn one_connection_at_a_time_jumps_and_none_after_a_retreat_or_on_another_path() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     let _alone = ONE_AT_A_TIME.lock();
@@ -203,7 +203,7 @@ fn until_jumped(stage: &Stage, connections: u64) {
 
 #[test]
 fn after_a_retreat_none_jumps_before_the_newest_advice_ends() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     let _alone = ONE_AT_A_TIME.lock();
@@ -228,7 +228,7 @@ fn after_a_retreat_none_jumps_before_the_newest_advice_ends() {
 
 #[test]
 fn a_claim_that_ended_with_its_advice_frees_no_other_connections_claim() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     let _alone = ONE_AT_A_TIME.lock();
@@ -259,7 +259,7 @@ fn a_claim_that_ended_with_its_advice_frees_no_other_connections_claim() {
 
 #[test]
 fn none_jumps_after_its_advice_has_ended() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     let _alone = ONE_AT_A_TIME.lock();

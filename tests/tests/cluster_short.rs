@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use spand_needs::{Need, needs};
 use spand_tests::cluster::cases::{CASES, Programs, Size, Verdict};
 use spand_tests::cluster::program;
-use spand_tests::lab::is_root;
 use spand_tests::product::standing_in::{link_programs, stand_in_or};
 
 /// Those of which the short form shows most for its time.
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
 }
 
 fn test() -> Result<()> {
-    if !is_root()? || program()?.is_none() {
+    if !needs(Need::Root) || program()?.is_none() {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;

@@ -9,6 +9,7 @@ use spand_core::config::{Limits, Tunnels};
 use spand_core::counters::Counters;
 use spand_core::wire::segment::Endpoint;
 use spand_core::wire::{Decoder, Frame};
+use spand_needs::needs_corpus;
 use spand_tests::corpus::{self, Row};
 
 /// Captures in which the number of segments differs: file, segments here, TCP frames by tshark, reason.
@@ -57,7 +58,7 @@ type Directions = BTreeMap<(Endpoint, Endpoint), Sum>;
 
 #[test]
 fn segments_and_payload_equal_the_reference() {
-    let Some(corpus) = corpus::directory() else { return };
+    let Some(corpus) = needs_corpus(".") else { return };
     let set = corpus.join("captures-real");
     let captures = corpus::table(&set.join("reference/ref_capture.tsv")).unwrap();
     assert_eq!(captures.len(), 244, "captures in the reference");
@@ -87,7 +88,7 @@ fn segments_and_payload_equal_the_reference() {
 
 #[test]
 fn segments_of_malformed_captures_equal_the_reference() {
-    let Some(corpus) = corpus::directory() else { return };
+    let Some(corpus) = needs_corpus(".") else { return };
     let set = corpus.join("captures-malformed");
     let captures = corpus::table(&set.join("reference/ref_capture.tsv")).unwrap();
     assert_eq!(captures.len(), 301, "captures in the reference");

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use parking_lot::Mutex;
+use spand_needs::{Need, needs};
 use spand_proto::growth::Growth;
 use spand_proto::start::{NO_THRESHOLD, Shape};
 use spand_proto::units::BytesPerSecond;
 use spand_tests::advised::{Advice, Stage, ask, follow};
-use spand_tests::lab::is_root;
 use spand_tests::lab::path::{PathConfig, Queue};
 use spand_tests::lab::topology::NetworkPlan;
 use spand_tests::lab::traffic::{Plan, Step};
@@ -52,7 +52,7 @@ impl Choice {
 
 #[test]
 fn windows_of_the_kernel_follow_the_contract_and_the_first_loss_ends_burst_tcp() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     let fast = PathConfig::bottleneck(BytesPerSecond(5_000_000), DELAY, Queue::Packets(400));
@@ -86,7 +86,7 @@ const INITIAL: u32 = 10;
 
 #[test]
 fn a_connection_measures_its_threshold_and_sends_half_of_it() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     // 86 segments in a round trip of 100 ms, and a queue that nothing overflows.

@@ -4,7 +4,6 @@
 //! Needs root. Without it the test says so, and counts itself as skipped on standard error.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -12,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use spand_core::wire::segment::Segment;
+use spand_needs::{Need, lacks, needs};
 use spand_proto::units::BytesPerSecond;
 use spand_tests::lab::path::{PathConfig, Queue};
 use spand_tests::lab::tap::Tap;
@@ -50,7 +50,7 @@ fn run() -> Result<Run> {
     let trace = match Trace::start(record.clone(), lab.port) {
         Ok(trace) => Some(trace),
         Err(error) => {
-            writeln!(std::io::stderr(), "SKIPPED 1 check: the trace against the packets ({error:#})")?;
+            lacks(Need::Trace, format_args!("{error:#}"));
             None
         }
     };
@@ -88,9 +88,7 @@ fn run() -> Result<Run> {
 
 #[test]
 fn the_lab_is_what_it_claims_to_be() -> Result<()> {
-    if !nix::unistd::geteuid().is_root() {
-        // Past the harness's capture, which would swallow it.
-        writeln!(std::io::stderr(), "SKIPPED 1 test: the lab makes network namespaces and needs root")?;
+    if !needs(Need::Root) {
         return Ok(());
     }
     let run = run()?;

@@ -3,9 +3,8 @@
 //!
 //! Needs root. Without it the test says so, and counts itself as skipped on standard error.
 
-use std::io::Write as _;
-
 use anyhow::Result;
+use spand_needs::{Need, needs};
 use spand_tests::accuracy::cell;
 use spand_tests::accuracy::compare::compare;
 use spand_tests::accuracy::factors::{Cell, Levels};
@@ -13,8 +12,7 @@ use spand_tests::accuracy::result::quantiles;
 
 #[test]
 fn a_clean_cell_joins_and_agrees() -> Result<()> {
-    if !nix::unistd::geteuid().is_root() {
-        writeln!(std::io::stderr(), "SKIPPED 1 test: the lab makes network namespaces and needs root")?;
+    if !needs(Need::Root) {
         return Ok(());
     }
     // Reno, 10 Mbit/s, 20 ms, ten packets, bulk, alone; everything else at its first level.

@@ -15,8 +15,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt};
+use spand_needs::{Need, needs};
 use spand_proto::units::BytesPerSecond;
-use spand_tests::lab::is_root;
 use spand_tests::lab::link::Offloads;
 use spand_tests::lab::path::{Burst, Episodes, Hop, Impairments, LinkConfig, PathConfig, Queue, Reorder};
 use spand_tests::lab::tap::Tap;
@@ -57,7 +57,7 @@ fn impaired() -> PathConfig {
 
 #[test]
 fn packets_meet_the_fate_that_was_decided() -> Result<()> {
-    if !is_root()? {
+    if !needs(Need::Root) {
         return Ok(());
     }
     for prefix in ["198.51.100.0/24", "2001:db8:1::/48"] {
@@ -117,7 +117,7 @@ fn packets_meet_the_fate_that_was_decided() -> Result<()> {
 /// can answer them, and packets of several segments.
 #[test]
 fn the_tap_stands_away_and_sees_offloaded_packets() -> Result<()> {
-    if !is_root()? {
+    if !needs(Need::Root) {
         return Ok(());
     }
     let distance = Duration::from_millis(5);

@@ -7,7 +7,7 @@ use spand_core::config::{EngineConfig, Limits, Tunnels};
 use spand_core::counters::{Ignored, ProtocolNumber};
 use spand_core::types::TunnelKind;
 use spand_gateway::replay::{Format, Moments, Names, Options, Output, Report, Show, Width, replay};
-use spand_tests::corpus;
+use spand_needs::needs_corpus;
 use spand_tests::silent::Silent;
 
 const PACKETS: u64 = 400;
@@ -28,7 +28,7 @@ fn printed(report: &Report, format: Format) -> String {
 
 #[test]
 fn a_recording_is_the_same_in_every_wrapping() {
-    let Some(wild) = corpus::set("wild") else { return };
+    let Some(wild) = needs_corpus("wild") else { return };
     let vxlan = Tunnels::ALL.from_anyone((TunnelKind::Vxlan, 8472));
     let reports = [
         ("tun-tzsp.pcap", Tunnels::ALL),
@@ -50,7 +50,7 @@ fn a_recording_is_the_same_in_every_wrapping() {
 
 #[test]
 fn a_mirror_that_is_not_configured_is_named_with_what_to_write() {
-    let Some(wild) = corpus::set("wild") else { return };
+    let Some(wild) = needs_corpus("wild") else { return };
     let report = replayed(&wild.join("tun-vxlan-8472.pcap"), Tunnels::ALL);
     assert_eq!(report.counters.ignored(Ignored::NotTcp), PACKETS);
     let counted: Vec<_> = report.counters.other_protocols().filter(|(_, count)| *count > 0).collect();
@@ -72,7 +72,7 @@ fn a_mirror_that_is_not_configured_is_named_with_what_to_write() {
 
 #[test]
 fn what_wraps_packets_in_a_mirror_or_a_link_is_named() {
-    let Some(field) = corpus::set("field") else { return };
+    let Some(field) = needs_corpus("field") else { return };
     for (file, number, named) in [
         ("linktype-284-dsa.pcap.zst", ProtocolNumber::LinkType(284), "link type 284 (the conduit of a Marvell switch)"),
         (
@@ -91,7 +91,7 @@ fn what_wraps_packets_in_a_mirror_or_a_link_is_named() {
 
 #[test]
 fn files_of_other_programs_are_refused_with_the_way_out() {
-    let Some(wild) = corpus::set("wild") else { return };
+    let Some(wild) = needs_corpus("wild") else { return };
     for (file, way_out) in [
         ("fmt-comp.pcap.lz4.zst", "(lz4; decompress it first)"),
         ("fmt-erf.erf", "(Endace ERF; `editcap -F pcap` converts it)"),

@@ -15,6 +15,7 @@ use clap::Parser;
 use serde::Deserialize;
 use serde_json::Value;
 use spand_agent::control::Reply;
+use spand_needs::{Need, lacks, needs};
 use spand_tests::dashboard::stage::Stage;
 use spand_tests::patience::PATIENCE;
 
@@ -158,14 +159,6 @@ fn a_query_for_what_is_not_there_is_found() {
     assert_eq!(fault("spand_ready{part=\"capture\",instance=\"a\"} == 0", &metrics), None);
 }
 
-/// A program that is not installed: its test checks nothing, and must not where it is required.
-fn skipped(program: &str, package: &str) {
-    // Past the test runner, which keeps output back.
-    let skipped = format!("\nSKIPPED: no {program} (Debian's {package}); 1 test checked nothing\n");
-    std::io::stderr().write_all(skipped.as_bytes()).expect("standard error");
-    assert!(std::env::var_os("SPAND_PROMTOOL").is_none(), "skipped although SPAND_PROMTOOL is set");
-}
-
 /// An answer's body. No answer is an error: the server may still be starting.
 fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
@@ -204,7 +197,7 @@ fn promtool_finds_the_metrics_of_both_programs_sound() {
     for file in expose(folder.path()).unwrap() {
         let metrics = fs::File::open(&file).unwrap();
         let Ok(output) = Command::new("promtool").args(["check", "metrics"]).stdin(metrics).output() else {
-            return skipped("promtool", "prometheus");
+            return lacks(Need::Program("promtool"), "Debian's prometheus has it");
         };
         let printed = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && printed.is_empty(), "{}: {printed}", file.display());
@@ -224,7 +217,7 @@ fn the_node_exporter_takes_the_metrics_of_both_programs_from_files() {
         .stderr(Stdio::null())
         .spawn();
     let Ok(mut child) = child else {
-        return skipped("node exporter", "prometheus-node-exporter");
+        return lacks(Need::Program("prometheus-node-exporter"), "Debian has it");
     };
     let start = Instant::now();
     let mut answer = get(address, "/metrics");
@@ -257,7 +250,7 @@ fn promtool_finds_the_alerts_sound_and_they_fire() {
         &["test", "rules", "spand.rules.test.yml"],
     ] {
         let Ok(output) = Command::new("promtool").args(arguments).current_dir(&folder).output() else {
-            return skipped("promtool", "prometheus");
+            return lacks(Need::Program("promtool"), "Debian's prometheus has it");
         };
         let printed = [output.stdout, output.stderr].concat();
         assert!(output.status.success(), "promtool {arguments:?}: {}", String::from_utf8_lossy(&printed));
@@ -353,12 +346,11 @@ fn the_chart_renders_the_manifest() {
     for name in ["version", "appVersion"] {
         assert_eq!(version[name].as_str(), Some(env!("CARGO_PKG_VERSION")), "{name} of the chart");
     }
-    let Ok(output) =
-        Command::new("helm").args(["template", "spand-agent", "--namespace", "spand"]).arg(&chart).output()
-    else {
-        eprintln!("SKIPPED 1 check: no helm (https://helm.sh) to render the chart of the agent with");
+    if !needs(Need::Program("helm")) {
         return;
-    };
+    }
+    let mut helm = Command::new("helm");
+    let output = helm.args(["template", "spand-agent", "--namespace", "spand"]).arg(&chart).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let [config, mut agents] = agents_of(&String::from_utf8(output.stdout).unwrap());
     let [wanted_config, wanted] = agents_of(&read(&packaging("kubernetes/spand-agent.yaml")));

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use spand_needs::{Need, needs};
 use spand_tests::papers::result::Results;
 use spand_tests::papers::row::{Outcomes, Programs, Row, Verdict};
 use spand_tests::papers::{ns, plan, plots, rows};
@@ -11,7 +12,7 @@ const ORACLE: &str = env!("CARGO_BIN_EXE_spand-oracle");
 
 /// Runs all settings of a row: each figure is the one that is kept, and they come to this verdict.
 fn comes_to(id: &str, verdict: Verdict) -> Result<()> {
-    if !ns::is_here()? {
+    if !needs(Need::Program("ns")) {
         return Ok(());
     }
     let row = row(id);
@@ -67,7 +68,7 @@ fn byte_counting_overflows_it_where_it_did() -> Result<()> {
 
 #[test]
 fn the_same_seed_gives_the_same_bytes() -> Result<()> {
-    if !ns::is_here()? {
+    if !needs(Need::Program("ns")) {
         return Ok(());
     }
     let row = row("T4");
@@ -88,7 +89,7 @@ fn the_same_seed_gives_the_same_bytes() -> Result<()> {
 /// Rules that use no times of losses give the same as before.
 #[test]
 fn losses_that_count_each_are_not_packets() -> Result<()> {
-    if !ns::is_here()? {
+    if !needs(Need::Program("ns")) {
         return Ok(());
     }
     let openings = |script, scheme: &str| -> Result<Vec<String>> {
@@ -111,7 +112,7 @@ fn losses_that_count_each_are_not_packets() -> Result<()> {
 /// Whatever goes wrong between script and oracle, there is no output that could be read as a figure.
 #[test]
 fn a_fault_of_the_conversation_makes_the_run_fail() -> Result<()> {
-    if !ns::is_here()? {
+    if !needs(Need::Program("ns")) {
         return Ok(());
     }
     let script = ns::scripts().join("btcp-single.tcl");

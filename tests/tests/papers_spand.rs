@@ -1,6 +1,7 @@
 //! Simulated senders that start on advice.
 
 use anyhow::{Result, ensure};
+use spand_needs::{Need, needs};
 use spand_tests::papers::ns;
 
 /// What a short run of six senders prints, without its processor time.
@@ -15,7 +16,7 @@ fn printed(more: &[&str]) -> Result<String> {
 
 #[test]
 fn the_same_seed_gives_the_same_starts_and_another_does_not() -> Result<()> {
-    if !ns::is_here()? {
+    if !needs(Need::Program("ns")) {
         return Ok(());
     }
     for rule in ["rule=spand", "rule=robust"] {
@@ -33,7 +34,7 @@ fn the_same_seed_gives_the_same_starts_and_another_does_not() -> Result<()> {
 
 #[test]
 fn a_question_that_the_oracle_refuses_makes_the_run_fail() -> Result<()> {
-    if !ns::is_here()? {
+    if !needs(Need::Program("ns")) {
         return Ok(());
     }
     for (option, reason) in [

@@ -2,7 +2,6 @@
 //! says, has something to show for each panel of the gateway's, and finds every alert sound on it.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,6 +12,7 @@ use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
+use spand_needs::{Need, lacks};
 use spand_tests::dashboard::stage::Stage;
 use spand_tests::patience::PATIENCE;
 
@@ -120,9 +120,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()>
 fn prometheus_takes_what_the_gateway_says_and_every_panel_shows_something() -> Result<()> {
     let stage = Stage::start(&["cubic-four-flows", "bbr-ipv6"], 50, SocketAddr::from(([127, 0, 0, 1], 0)))?;
     let Some(prometheus) = Prometheus::start(stage.address())? else {
-        // Past the test runner, which keeps output back.
-        writeln!(std::io::stderr(), "\nSKIPPED: no prometheus (Debian's prometheus); 1 test checked nothing")?;
-        ensure!(std::env::var_os("SPAND_PROMTOOL").is_none(), "skipped although SPAND_PROMTOOL is set");
+        lacks(Need::Program("prometheus"), "Debian's prometheus has it");
         return Ok(());
     };
     // A rate is of what happens between two scrapes.

@@ -19,12 +19,12 @@ use spand_agent::Clock;
 use spand_agent::applications::{Applications, Heard, report_of};
 use spand_agent::config::Config;
 use spand_agent::policy::{Advice, Connection, Question as Asked};
+use spand_needs::{Need, needs};
 use spand_proto::made_up::estimate;
 use spand_proto::network::Network;
 use spand_proto::report::{Arm, ConnectionReport};
 use spand_proto::resume::Phase;
 use spand_proto::units::{Bytes, BytesPerSecond, Micros, Segments, Window};
-use spand_tests::lab::is_root;
 use spand_tests::lab::path::{PathConfig, Queue};
 use spand_tests::lab::topology::{NetworkPlan, SERVER_V4, Topology};
 
@@ -227,7 +227,7 @@ fn way(kilobytes: u64, one_way_ms: u64, packets: u32) -> PathConfig {
 
 #[test]
 fn a_connection_resumes_carefully_and_retreats_where_the_jump_does_not_fit() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     let resumed = |path: &PathConfig| over_a_path(path, 100, "[start]\nrule = \"rfc9959\"", 1_500_000).0;
@@ -247,7 +247,7 @@ fn paced_flight() -> u64 {
 
 #[test]
 fn a_paced_flight_leaves_in_whole_packets() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     // Forty of data, those of the handshake, and acknowledgements. On a busy machine timers add some, so the least of three runs counts.

@@ -42,7 +42,7 @@ const OFF: f64 = 0.15;
 fn main() -> ExitCode {
     stand_in().unwrap_or_else(|| {
         let cases: [Case; 1] = [("shares of two networks", learns)];
-        run_cases("quic_alone", "the lab makes network namespaces and needs root", cases)
+        run_cases("quic_alone", cases)
     })
 }
 

@@ -9,9 +9,9 @@ use spand_core::counters::Ignored;
 use spand_core::flow::report::DirectionReport;
 use spand_core::types::SampleReason;
 use spand_gateway::replay::{Moments, Options, Report, Summary, replay};
+use spand_needs::needs_corpus;
 use spand_proto::no_estimate::Reason;
 use spand_proto::units::Timestamp;
-use spand_tests::corpus;
 use spand_tests::silent::Silent;
 
 fn replayed(file: &Path) -> Report {
@@ -41,7 +41,7 @@ type Record = (Timestamp, u32, Vec<u8>);
 
 #[test]
 fn records_out_of_order_give_what_the_sorted_file_gives() {
-    let Some(wild) = corpus::set("wild") else { return };
+    let Some(wild) = needs_corpus("wild") else { return };
     let files = tempfile::tempdir().expect("a directory");
     let (unsorted, sorted) = (wild.join("unsorted-batches.pcap.zst"), files.path().join("sorted.pcap"));
     rearranged(&unsorted, &sorted, |records| records.sort_by_key(|(at, ..)| *at));
@@ -58,7 +58,7 @@ fn records_out_of_order_give_what_the_sorted_file_gives() {
 
 #[test]
 fn records_later_than_is_put_in_order_give_no_sample() {
-    let Some(wild) = corpus::set("wild") else { return };
+    let Some(wild) = needs_corpus("wild") else { return };
     let files = tempfile::tempdir().expect("a directory");
     let late = files.path().join("late.pcap");
     // From 0.3 s on acknowledgements are written two seconds late.
@@ -84,7 +84,7 @@ fn records_later_than_is_put_in_order_give_no_sample() {
 
 #[test]
 fn a_late_copy_of_each_packet_is_no_loss_and_no_retransmission() {
-    let Some(wild) = corpus::set("wild") else { return };
+    let Some(wild) = needs_corpus("wild") else { return };
     let report = replayed(&wild.join("cubic-receiver-dup2ms.pcap.zst"));
     assert_eq!((report.counters.loss_events, report.counters.window_samples), (0, 0));
     let of = |flow: &DirectionReport| (flow.retransmitted_packets - flow.duplicate_data_packets, flow.first_sample);
@@ -96,7 +96,7 @@ fn a_late_copy_of_each_packet_is_no_loss_and_no_retransmission() {
 
 #[test]
 fn copies_without_an_identification_cost_no_handshake_its_round_trip() {
-    let Some(wild) = corpus::set("wild") else { return };
+    let Some(wild) = needs_corpus("wild") else { return };
     let report = replayed(&wild.join("dup-ipid0-10us.pcap.zst"));
     assert_eq!((report.counters.timeouts, report.counters.window_samples), (0, 20));
     let view = report.end.networks.iter().find(|view| view.estimate.is_some()).expect("one has an estimate");
@@ -109,7 +109,7 @@ fn copies_without_an_identification_cost_no_handshake_its_round_trip() {
 
 #[test]
 fn records_without_a_time_give_no_round_trip_and_no_sample() {
-    let Some(wild) = corpus::set("wild") else { return };
+    let Some(wild) = needs_corpus("wild") else { return };
     let report = replayed(&wild.join("ng-spb.pcapng.zst"));
     let counters = &report.counters;
     assert_eq!(

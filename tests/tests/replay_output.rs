@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use nix::sys::resource::{UsageWho, getrusage};
 use serde_json::Value;
 use spand_gateway::cli;
-use spand_tests::corpus;
+use spand_needs::needs_corpus;
 
 /// Set for the child, which is then the gateway.
 const CHILD: &str = "SPAND_REPLAY_OUTPUT_CHILD";
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     if std::env::var_os(CHILD).is_some() {
         return cli::main();
     }
-    let Some(corpus) = corpus::directory() else { return ExitCode::SUCCESS };
+    let Some(corpus) = needs_corpus(".") else { return ExitCode::SUCCESS };
     let captures = corpus.join("captures-real/captures");
     let listed = std::fs::read_dir(&captures).expect("the folder of captures");
     let mut files: Vec<OsString> = listed.map(|entry| entry.expect("a capture").path().into_os_string()).collect();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use spand_agent::Clock;
 use spand_agent::apply::Inputs;
+use spand_needs::{Need, needs};
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::growth::Growth;
 use spand_proto::network::Network;
@@ -17,7 +18,6 @@ use spand_proto::start::{
 };
 use spand_proto::units::{Bytes, BytesPerSecond, Micros, Timestamp, Window};
 use spand_tests::advised::{Advice, Stage, ask, by_connection};
-use spand_tests::lab::is_root;
 use spand_tests::lab::path::{PathConfig, Queue};
 use spand_tests::lab::topology::NetworkPlan;
 use spand_tests::lab::traffic::Plan;
@@ -129,7 +129,7 @@ fn case(shape: Shape, opening: Option<f64>) -> Case {
 
 #[test]
 fn a_threshold_and_a_jump_start_as_the_contract_says() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     for base in ["reno", "cubic"] {
@@ -154,7 +154,7 @@ fn a_threshold_and_a_jump_start_as_the_contract_says() {
 
 #[test]
 fn a_start_by_the_times_of_losses_is_the_contracts_and_the_hosts_own_where_one_is_overdue() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     let now = Clock::start().now();

@@ -20,6 +20,7 @@ use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use spand_core::types::SampleRate;
 use spand_core::window::cells::Cell;
 use spand_core::wire::{Decoder, Frame};
+use spand_needs::needs_corpus;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 use spand_tests::corpus;
@@ -362,7 +363,7 @@ fn the_first_of_several_engines_knows_the_services_of_all() {
 
 #[test]
 fn several_engines_know_the_networks_that_one_knows_of_the_corpus() {
-    let Some(corpus) = corpus::directory() else { return };
+    let Some(corpus) = needs_corpus(".") else { return };
     let set = corpus.join("captures-real");
     let (mut compared, mut networks, mut exact) = (0, 0, 0);
     for row in corpus::table(&set.join("reference/ref_capture.tsv")).unwrap() {

@@ -14,10 +14,10 @@ use ipnet::IpNet;
 use spand_core::config::{EngineConfig, Limits};
 use spand_core::networks::view::NetworkView;
 use spand_gateway::replay::{Moment, Moments, Options, Sink, State, replay};
+use spand_needs::{Need, needs};
 use spand_proto::units::Timestamp;
 
 use spand_tests::accuracy::compare::by_address;
-use spand_tests::lab::is_root;
 use spand_tests::lab::path::{PathConfig, Queue, parse_rate};
 use spand_tests::lab::tap::Tap;
 use spand_tests::lab::topology::{MIRROR_DEVICE, NetworkPlan, Topology};
@@ -41,7 +41,7 @@ const OFF_MOST: f64 = 0.15;
 
 #[test]
 fn short_transfers_give_lower_bounds_and_long_ones_beside_them_the_share() -> Result<()> {
-    if !is_root()? {
+    if !needs(Need::Root) {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use spand_agent::config::Bbr;
+use spand_needs::{Need, needs};
 use spand_proto::units::BytesPerSecond;
 use spand_tests::advised::{Advice, Stage, ask};
-use spand_tests::lab::is_root;
 use spand_tests::lab::path::{PathConfig, Queue};
 use spand_tests::lab::topology::NetworkPlan;
 use spand_tests::lab::traffic::Plan;
@@ -99,7 +99,7 @@ impl Host {
 
 #[test]
 fn acknowledgements_confirm_an_estimate_of_bbr_that_is_right_and_correct_one_that_is_not() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     // Nine round trips and some: too few for the hand-over.
@@ -120,7 +120,7 @@ fn acknowledgements_confirm_an_estimate_of_bbr_that_is_right_and_correct_one_tha
 
 #[test]
 fn acknowledgements_in_bunches_are_no_narrow_path() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     let bbr = Host { bunched: BUNCHED, ..ON_BBR };
@@ -137,7 +137,7 @@ fn acknowledgements_in_bunches_are_no_narrow_path() {
 
 #[test]
 fn acknowledgements_correct_a_share_that_is_wrong_on_cubic_and_reno() {
-    if !is_root().unwrap() {
+    if !needs(Need::Root) {
         return;
     }
     for base in ["cubic", "reno"] {

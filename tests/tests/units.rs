@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use spand_agent::control::{Reply, Request, ask};
 use spand_gateway::config::{Config, EngineOptions, Memory};
+use spand_needs::{Need, needs};
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::patience::PATIENCE;
 use spand_tests::product::Daemon;
@@ -40,10 +41,10 @@ fn exposure() -> Result<()> {
     for (name, most) in UNITS {
         let mut analyze = Command::new("systemd-analyze");
         analyze.args(["security", "--offline=true", "--no-pager"]).arg(format!("--threshold={most}")).arg(unit(name));
-        let Ok(output) = analyze.output() else {
-            eprintln!("SKIPPED 1 check: no systemd-analyze to judge {name}.service with");
+        if !needs(Need::Program("systemd-analyze")) {
             continue;
-        };
+        }
+        let output = analyze.output()?;
         let stdout = String::from_utf8_lossy(&output.stdout);
         let level = stdout.lines().last().unwrap_or_default();
         println!("{level}");
@@ -91,8 +92,7 @@ fn capabilities(name: &str) -> Result<String> {
 
 /// Both programs, with no capability but their unit's.
 fn privileges() -> Result<()> {
-    if !nix::unistd::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
-        eprintln!("SKIPPED 1 test: giving the programs their units' capabilities needs root and setpriv");
+    if !needs(Need::Root) || !needs(Need::Program("setpriv")) {
         return Ok(());
     }
     let scratch = tempfile::tempdir()?;

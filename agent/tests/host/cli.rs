@@ -289,7 +289,7 @@ async fn a_dry_run_explains_and_lists_what_it_lacks() {
 
 #[test]
 fn addresses_of_interfaces_that_reach_nobody_are_not_subscribed_for() {
-    in_namespace("addresses", || async {
+    in_namespace(|| async {
         for (name, address) in [("busy", "198.51.100.1"), ("idle", "203.0.113.1")] {
             ip(&format!("link add {name} type veth peer name {name}-far"));
             ip(&format!("link set {name} addrgenmode none up"));
@@ -305,7 +305,7 @@ fn addresses_of_interfaces_that_reach_nobody_are_not_subscribed_for() {
 
 #[test]
 fn status_without_advice_has_the_gateways_reason_for_a_connection_of_the_host() {
-    in_served_namespace("status", || async {
+    in_served_namespace(|| async {
         for address in ["203.0.113.10", "198.51.100.1"] {
             ip(&format!("addr add {address}/32 dev lo"));
         }

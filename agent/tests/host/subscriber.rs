@@ -404,7 +404,7 @@ async fn step(dice: &mut Dice, stream: &mut Stream) {
 
 #[test]
 fn no_foreign_route_is_touched_and_no_copy_is_stale_however_things_change() {
-    in_namespace("churn", || async {
+    in_namespace(|| async {
         for seed in [1, 4] {
             churn(seed).await;
         }

@@ -3,9 +3,9 @@
 //! The corpus lies beside the repository (`../shared/corpus`) or where `SPAND_CORPUS` says. Without it the test checks
 //! nothing, and says so on standard error even where the test runner keeps output to itself.
 
+use spand_needs::needs_corpus;
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use spand_capture::{Next, PacketSource, open_file};
 
@@ -30,21 +30,21 @@ const SNOOP: &str = "not a capture format read here, and the message says so";
 
 #[test]
 fn real_captures_give_every_record() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = needs_corpus(".") else { return };
     let differences = compare(&corpus.join("captures-real"), 244);
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
 #[test]
 fn malformed_captures_give_every_record_before_the_damage() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = needs_corpus(".") else { return };
     let differences = compare(&corpus.join("captures-malformed"), 301);
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
 #[test]
 fn real_captures_give_every_time() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = needs_corpus(".") else { return };
     let set = corpus.join("captures-real");
     let index = fs::read_to_string(set.join("INDEX.tsv")).expect("the index");
     let mut compared = 0;
@@ -87,18 +87,6 @@ fn seconds(moment: &str) -> u64 {
     let days = (year - 1970) * 365 + leap_days(year - 1) - leap_days(1969) + leap;
     (((days + before_month[usize::try_from(month - 1).expect("a month")] + day - 1) * 24 + hour) * 60 + minute) * 60
         + second
-}
-
-fn corpus() -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let corpus = std::env::var_os("SPAND_CORPUS").map_or_else(beside, PathBuf::from);
-    if corpus.is_dir() {
-        return Some(corpus);
-    }
-    // Not eprintln: the test runner would swallow it.
-    writeln!(std::io::stderr(), "\nSKIPPED: no corpus at {}; 1 test checked nothing", corpus.display())
-        .expect("standard error");
-    None
 }
 
 fn compare(set: &Path, files: usize) -> Vec<String> {

@@ -3,7 +3,6 @@
 //! Without the privilege to capture the tests that need packets check nothing, and say so on standard error even where
 //! the test runner keeps output to itself.
 
-use std::io::Write;
 use std::net::UdpSocket;
 use std::num::NonZeroU32;
 use std::os::unix::fs::MetadataExt;
@@ -12,6 +11,7 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use spand_capture::{Backend, LinkType, LiveCapture, LiveError, LiveOptions, Next, PacketSource, SourceStats};
+use spand_needs::{Need, lacks};
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 /// Empty reads before a packet that was sent counts as lost: 10 s of time-outs and as many empty rings.
@@ -20,15 +20,12 @@ const PATIENCE: usize = 2_000;
 fn open(options: &LiveOptions) -> Option<LiveCapture> {
     match LiveCapture::open(options) {
         Ok(capture) => Some(capture),
-        Err(error @ LiveError::NoPrivilege { .. }) => skip(&error.to_string()),
+        Err(error @ LiveError::NoPrivilege { .. }) => {
+            lacks(Need::Root, error);
+            None
+        }
         Err(error) => panic!("{error}"),
     }
-}
-
-fn skip(reason: &str) -> Option<LiveCapture> {
-    // Not eprintln: the test runner would swallow it.
-    writeln!(std::io::stderr(), "\nSKIPPED: {reason}; 1 test checked nothing").expect("standard error");
-    None
 }
 
 const BACKENDS: [Option<Backend>; 2] = [Some(Backend::AfPacket), Some(Backend::Libpcap)];
@@ -205,7 +202,10 @@ fn a_bad_filter_is_quoted() {
                 let expected = "the capture filter `tcp prot 80` does not work on lo: ";
                 assert!(error.to_string().starts_with(expected), "{error}");
             }
-            error => assert!(skip(&error.to_string()).is_none() && !may_capture(), "{error}"),
+            error => {
+                assert!(!may_capture(), "{error}");
+                lacks(Need::Root, error);
+            }
         }
     }
 }
@@ -255,7 +255,7 @@ fn without_privilege_the_way_out_is_named() {
     let name = "without_privilege_the_way_out_is_named";
     match Command::new(myself).args(["--exact", name]).uid(65_534).gid(65_534).output() {
         Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout)),
-        Err(error) => assert!(skip(&format!("this test cannot run as nobody: {error}")).is_none()),
+        Err(error) => lacks(Need::Root, error),
     }
 }
 

@@ -5,17 +5,16 @@
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
 use std::fs;
-use std::io::Write;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use spand_capture::{
     Backend, Cluster, ClusterKind, LinkType, LiveCapture, LiveError, LiveOptions, Next, PacketSource, PcapWriter,
     PfRingOptions, open_file,
 };
+use spand_needs::{Need, lacks};
 use spand_proto::units::Timestamp;
 use tempfile::TempDir;
 
@@ -251,17 +250,12 @@ fn each_failure_is_one_sentence() {
     }
 }
 
-static SKIPPED: AtomicUsize = AtomicUsize::new(0);
-
 /// The real library, where it is found.
 fn real() -> Option<PathBuf> {
     let library = std::env::var_os("SPAND_PFRING_LIB").map_or_else(|| PfRingOptions::default().library, PathBuf::from);
     match LiveCapture::open(&options("pcap:/nowhere", library.clone())) {
         Err(LiveError::NoLibrary { message, .. }) => {
-            let count = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
-            let line = format!("\nSKIPPED: no PF_RING library ({message}); {count} tests checked nothing so far");
-            // Not eprintln: the test runner would swallow it.
-            writeln!(std::io::stderr(), "{line}").expect("standard error");
+            lacks(Need::PfRing, message);
             None
         }
         Ok(_) => panic!("there is no /nowhere"),
@@ -330,7 +324,7 @@ fn the_real_library_captures_from_an_interface() {
     let mut capture = match LiveCapture::open(&LiveOptions { filter, ..options("pcap:lo", library) }) {
         Ok(capture) => capture,
         Err(error) => {
-            writeln!(std::io::stderr(), "\nSKIPPED: {error}; 1 test checked nothing").expect("standard error");
+            lacks(Need::PfRing, error);
             return;
         }
     };

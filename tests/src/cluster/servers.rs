@@ -1,5 +1,6 @@
 //! NATS servers on loopback, for tests of gateways that share: started, paused, killed and ended with what holds them.
 
+use spand_needs::{Need, lacks};
 use std::fmt::Write as _;
 use std::fs;
 use std::fs::File;
@@ -242,22 +243,16 @@ fn free_ports(count: usize) -> Result<Vec<u16>> {
 
 // The NATS server's program: `SPAND_NATS_SERVER`, or what `scripts/nats-server` fetches.
 
-/// For tests. Where none is to be had, says so on standard error even where the test runner keeps output back, unless
-/// `SPAND_NATS=required`, which makes that a fault.
+/// For tests.
 ///
 /// # Errors
-/// Where the script cannot be run, or the program is required.
+/// Where the script cannot be run.
 pub fn program() -> Result<Option<PathBuf>> {
     let why = match found("")? {
         Ok(program) => return Ok(Some(program)),
         Err(why) => why,
     };
-    let required = std::env::var_os("SPAND_NATS").is_some_and(|value| value == "required");
-    ensure!(!required, "there is no nats-server, and scripts/nats-server gets none: {why}");
-    let line = format!(
-        "\nSKIPPED: no nats-server (SPAND_NATS_SERVER names one; scripts/nats-server: {why}); 1 test checked nothing\n"
-    );
-    std::io::stderr().write_all(line.as_bytes())?;
+    lacks(Need::Nats, format_args!("SPAND_NATS_SERVER names none; scripts/nats-server: {why}"));
     Ok(None)
 }
 

@@ -1,15 +1,16 @@
 //! Chromium, driven by its own driver (the protocol of the W3C, and commands of the developers' tools that it passes on).
 //!
 //! Both are Debian's packages `chromium` and `chromium-driver`. A test that does not find them checks nothing and says so on
-//! standard error, unless `SPAND_BROWSER=required`.
+//! standard error, unless it is required (`tests/needs`).
 
+use spand_needs::{Need, lacks};
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::patience::PATIENCE;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http_body_util::BodyExt;
@@ -44,10 +45,7 @@ impl Browser {
         let mut driver = match started {
             Ok(driver) => driver,
             Err(error) => {
-                let required = std::env::var_os("SPAND_BROWSER").is_some_and(|value| value == "required");
-                ensure!(!required, "chromedriver cannot be started: {error}; `make dashboard-test` installs it");
-                let line = "\nSKIPPED: no chromedriver (make dashboard-test installs it); 1 test checked nothing\n";
-                std::io::stderr().write_all(line.as_bytes())?;
+                lacks(Need::Program("chromedriver"), format_args!("{error}; `make browser` installs it"));
                 return Ok(None);
             }
         };

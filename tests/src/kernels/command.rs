@@ -1,5 +1,6 @@
 //! The command line: all kernels at once, or one guest for any program.
 
+use spand_needs::{Need, lacks};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,8 +22,6 @@ use crate::ending::progress;
 
 /// Guests at a time: each takes a core.
 const GUESTS: usize = 2;
-/// A kernel that cannot be fetched is a fault where this is set.
-const REQUIRED_ENV: &str = "SPAND_KERNELS_REQUIRED";
 
 /// What is asked for.
 #[derive(Debug, Parser)]
@@ -115,9 +114,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
                     .with_context(|| format!("cannot write {}", to.display()))?;
             }
             let faults = report(&tried, &may_refuse) + report(&repeated, &[]);
-            let is_lacking = missing > 0 && std::env::var_os(REQUIRED_ENV).is_some();
             println!("{} kernels tried, {missing} missing, {faults} faults", tried.len());
-            Ok(ExitCode::from(u8::from(faults > 0 || is_lacking || tried.is_empty())))
+            Ok(ExitCode::from(u8::from(faults > 0 || tried.is_empty())))
         }
         Command::Repeat { kernel } => {
             let repeated = under_load(&kernel, &image::common(&[])?)?;
@@ -163,7 +161,7 @@ fn try_all(suites: &[String], extent: Extent, common: &[u8]) -> Result<(Vec<Trie
         progress(&format!("fetching the kernel of {suite}"));
         match kernel(&folder(), suite) {
             Ok(kernel) => kernels.push(kernel),
-            Err(why) => eprintln!("SKIPPED 1 kernel: {why:#}"),
+            Err(why) => lacks(Need::Kernels, format_args!("{suite}: {why:#}")),
         }
     }
     let missing = suites.len() - kernels.len();

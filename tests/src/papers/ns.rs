@@ -1,7 +1,7 @@
 //! Debian's ns-2 as a process.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write as _};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -11,19 +11,6 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// A run that takes longer counts as hung.
 const LONGEST: Duration = Duration::from_secs(1800);
-
-/// Whether the simulator is here; where it is not, says so on standard error even where the test runner keeps output back,
-/// unless `SPAND_NS=required`, which makes that a fault.
-pub fn is_here() -> Result<bool> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if std::env::split_paths(&path).any(|folder| folder.join("ns").is_file()) {
-        return Ok(true);
-    }
-    let required = std::env::var_os("SPAND_NS").is_some_and(|value| value == "required");
-    ensure!(!required, "there is no ns-2 here: `make papers` installs Debian's ns2");
-    std::io::stderr().write_all(b"\nSKIPPED: not run: ns2 (make papers installs it); 1 test checked nothing\n")?;
-    Ok(false)
-}
 
 /// Where the scripts lie.
 pub fn scripts() -> PathBuf {

@@ -91,11 +91,11 @@ fn another_answer(reply: Reply) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
+    use spand_needs::{Need, needs};
     use std::fs::{Permissions, set_permissions};
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::lab::is_root;
     use crate::lab::namespace::Namespace;
     use crate::product::{AgentSetup, ApplyMethod, Ended, Mode};
 
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn an_agent_that_is_slow_is_not_one_that_ended() {
-        if !is_root().unwrap() {
+        if !needs(Need::Root) {
             return;
         }
         let slow = waited("exec sleep 60");

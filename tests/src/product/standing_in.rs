@@ -1,8 +1,8 @@
 //! Tests that stand in for the programs: started under the name of one of them, a test is that program, so that nothing has
 //! to be built before. Such a test is a program of its own (`harness = false`) with cases that run side by side.
 
+use spand_needs::{Need, needs};
 use std::ffi::OsStr;
-use std::fmt::Display;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::ExitCode;
@@ -51,12 +51,10 @@ pub fn link_programs(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the cases side by side, or those whose name holds the first word of the command line, and prints how each went. Without
-/// root, which they need for `why`, it prints that it was skipped; with `SPAND_REQUIRE_ROOT` it fails then.
-pub fn run_cases(test: &str, why: impl Display, cases: impl IntoIterator<Item = Case>) -> ExitCode {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("SKIPPED 1 test: {why}");
-        return ExitCode::from(u8::from(std::env::var_os("SPAND_REQUIRE_ROOT").is_some()));
+/// Runs the cases, which need root, side by side, or those whose name holds the first word of the command line, and prints how each went.
+pub fn run_cases(test: &str, cases: impl IntoIterator<Item = Case>) -> ExitCode {
+    if !needs(Need::Root) {
+        return ExitCode::SUCCESS;
     }
     run_all(test, cases)
 }

@@ -1,5 +1,6 @@
 //! Compiles the client, and gives it commands.
 
+use spand_needs::{Need, lacks};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -30,9 +31,7 @@ pub(crate) fn program(source: &str) -> PathBuf {
         let sanitized = ["-std=c99", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
         if let Err(messages) = compile(Command::new("cc").args(sanitized), &source, &out) {
             compile(Command::new("cc").arg("-std=c99"), &source, &out).unwrap_or_else(|messages| panic!("{messages}"));
-            let skipped =
-                format!("\nSKIPPED: cc has no sanitizers; the memory of the client in C was not checked\n{messages}");
-            std::io::stderr().write_all(skipped.as_bytes()).unwrap();
+            lacks(Need::Sanitizers, format_args!("the memory of the client in C was not checked: {messages}"));
         }
         out
     };

@@ -12,6 +12,7 @@ use spand_agent::Clock;
 use spand_agent::apply::bpf::BpfApplier;
 use spand_agent::apply::{Applier, Decided, Desired, DesiredStarts, Inputs, Skipped, StartReason};
 use spand_agent::config::{ApplyMethod, Config, Variant};
+use spand_needs::{Need, needs};
 use spand_proto::start::{Mode, Shape};
 use spand_proto::units::{Micros, Segments};
 use spand_tests::lab::namespace::{Cgroup, Namespace};
@@ -26,8 +27,7 @@ const ENDS: u32 = 1;
 
 #[test]
 fn callbacks_that_another_program_asked_for_go_on_after_the_first_flight_and_the_report() {
-    if !nix::unistd::geteuid().is_root() {
-        println!("SKIPPED: this test needs root");
+    if !needs(Need::Root) {
         return;
     }
     let host = Namespace::create("beside").unwrap();

@@ -13,9 +13,9 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use spand_gateway::api::password_line;
 use spand_gateway::publisher::Part;
+use spand_needs::{Need, needs};
 use spand_tests::access::Setup;
 use spand_tests::dashboard::stage::Stage;
-use spand_tests::lab::is_root;
 use spand_tests::patience::PATIENCE_ENV;
 use spand_tests::product::standing_in::link_programs;
 use tempfile::TempDir;
@@ -361,7 +361,7 @@ pub(super) fn first_row() -> Result<()> {
 const SENTENCE: &str = "this machine was too busy: the gateway's start did not happen within 2 s";
 
 pub(super) fn is_named() -> Result<()> {
-    if !is_root()? {
+    if !needs(Need::Root) {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;

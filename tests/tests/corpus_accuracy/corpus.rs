@@ -11,6 +11,7 @@ use spand_core::event::Event;
 use spand_core::flow::report::DirectionReport;
 use spand_core::wire::Frame;
 use spand_core::wire::segment::Endpoint;
+use spand_needs::needs_corpus;
 use spand_proto::units::Timestamp;
 
 use crate::compare::Difference;
@@ -27,34 +28,20 @@ pub(crate) struct RealCorpus {
     pub(crate) reference: Reference,
 }
 
-/// `SPAND_CORPUS`, or `../shared/corpus` beside the repository.
-fn root() -> PathBuf {
-    std::env::var_os("SPAND_CORPUS").map_or_else(|| repository().join("../shared/corpus"), PathBuf::from)
-}
-
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The real captures, or nothing after saying loudly what is not tested.
+/// The real captures, where the corpus is there.
 pub(crate) fn real() -> Option<RealCorpus> {
-    let folder = present(&root().join("captures-real"), 244)?;
+    let folder = needs_corpus("captures-real")?;
     let reference = Reference::read(&folder.join("reference/ref_conn.tsv"));
     Some(RealCorpus { files: files_in(&folder.join("captures")), reference })
 }
 
-/// The damaged captures, or nothing after saying loudly what is not tested.
+/// The damaged captures, where the corpus is there.
 pub(crate) fn malformed() -> Option<Vec<CaptureFile>> {
-    present(&root().join("captures-malformed"), 301).map(|folder| files_in(&folder.join("captures")))
-}
-
-fn present(folder: &Path, files: usize) -> Option<PathBuf> {
-    if folder.is_dir() {
-        return Some(folder.to_path_buf());
-    }
-    println!("NOT TESTED: {files} captures are missing because {} is not there", folder.display());
-    assert!(std::env::var_os("SPAND_CORPUS").is_none(), "SPAND_CORPUS is set, but {} is not there", folder.display());
-    None
+    needs_corpus("captures-malformed").map(|folder| files_in(&folder.join("captures")))
 }
 
 fn files_in(folder: &Path) -> Vec<CaptureFile> {

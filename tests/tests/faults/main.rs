@@ -7,10 +7,10 @@ use std::{env, fs, thread};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::unistd::geteuid;
 use spand_core::window::bucket::Bucket;
 use spand_core::window::record::NetworkRecord;
 use spand_gateway::store::{Change, EstimateStore, OpenError, SledStore};
+use spand_needs::{Need, needs};
 use spand_proto::network::Network;
 use spand_proto::units::Micros;
 
@@ -87,8 +87,7 @@ fn address_space() -> u64 {
 
 #[test]
 fn a_full_disk_is_an_error_that_passes_and_the_store_goes_on_once_there_is_room() {
-    if !geteuid().is_root() {
-        eprintln!("SKIPPED: a full disk cannot be made without root");
+    if !needs(Need::Root) {
         return;
     }
     // The namespace is the thread's; what it starts is in it too.

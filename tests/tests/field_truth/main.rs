@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use spand_core::config::{EngineConfig, FlowReports, Limits};
 use spand_gateway::replay::{Moments, Options, replay};
+use spand_needs::needs_corpus;
 use spand_proto::units::Bytes;
 use spand_tests::silent::Silent;
 
@@ -95,7 +96,7 @@ impl Judged {
 
 #[test]
 fn shares_of_mixed_traffic_agree_with_the_kernels_windows_and_rates() {
-    let Some(folder) = spand_tests::corpus::set("field-truth") else { return };
+    let Some(folder) = needs_corpus("field-truth") else { return };
     let mut rows = csv::Reader::from_path(folder.join("truth.csv")).expect("a table");
     let judged: Vec<Judged> = rows.deserialize().map(|row| Judged::of(&row.expect("a row"), &folder)).collect();
     let table = judged.iter().fold(Judged::HEADER.to_owned(), |table, one| table + &one.line());

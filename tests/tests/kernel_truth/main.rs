@@ -5,6 +5,7 @@ use std::path::Path;
 
 use spand_core::config::{EngineConfig, FlowReports, Limits};
 use spand_gateway::replay::{Moments, Options, replay};
+
 use spand_proto::units::Bytes;
 use spand_tests::corpus::Row;
 use spand_tests::silent::Silent;
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn shares_agree_with_the_kernels_windows_and_rates() {
-        let Some(truth) = corpus::set("truth") else { return };
+        let Some(truth) = spand_needs::needs_corpus("truth") else { return };
         let rows = corpus::table(&truth.join("truth.tsv")).expect("a table");
         let only = std::env::var("SPAND_TRUTH_ONLY").unwrap_or_default();
         let rows = rows.iter().filter(|row| row["name"].contains(&only));

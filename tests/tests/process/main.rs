@@ -34,6 +34,6 @@ fn main() -> ExitCode {
             supervisor::CASES,
         ]
         .concat();
-        run_cases("process", "the programs are started as root, which this is not", cases)
+        run_cases("process", cases)
     })
 }

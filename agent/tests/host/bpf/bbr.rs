@@ -63,7 +63,7 @@ fn trickle(server: &mut TcpStream, client: &mut TcpStream) -> Vec<String> {
 
 #[test]
 fn a_connection_on_bbr_starts_whole_and_ends_on_the_kernels_own_with_what_it_started_from() {
-    in_namespace("bpf_bbr", || async {
+    in_namespace(|| async {
         let host = Host::new(110, "paper", "bbr", "bbr = \"full\"").await;
         let (mut server, client) = host.accepted();
         // Nothing comes back: what is seen is the start.
@@ -91,7 +91,7 @@ fn a_connection_on_bbr_starts_whole_and_ends_on_the_kernels_own_with_what_it_sta
 
 #[test]
 fn after_an_idle_time_nothing_is_set_before_the_hand_over_and_after_it() {
-    in_namespace("bpf_bbr_idle", || async {
+    in_namespace(|| async {
         let host = Host::new(111, "paper", "bbr", "bbr = \"full\"").await;
         let (mut server, mut client) = host.accepted();
         for on in ["t111_bbr", "bbr"] {
@@ -114,7 +114,7 @@ fn after_an_idle_time_nothing_is_set_before_the_hand_over_and_after_it() {
 
 #[test]
 fn controls_and_refused_connections_are_plain_bbr_from_the_first_segment_to_the_last() {
-    in_namespace("bpf_bbr_plain", || async {
+    in_namespace(|| async {
         for (number, mode, controls, counted) in
             [(112, "paper", "1.0", "control"), (113, "careful", "0.0", "rtt_mismatch")]
         {
@@ -141,7 +141,7 @@ fn controls_and_refused_connections_are_plain_bbr_from_the_first_segment_to_the_
 
 #[test]
 fn connections_on_bbr_get_a_window_alone_where_that_is_asked_for_or_socket_options_are() {
-    in_namespace("bpf_bbr_window", || async {
+    in_namespace(|| async {
         for (number, bpf) in [(114, "bbr = \"window\""), (115, "bbr = \"full\"\nvariant = \"sockops\"")] {
             let host = Host::new(number, "paper", "bbr", bpf).await;
             let (mut server, client) = host.accepted();
@@ -158,7 +158,7 @@ fn connections_on_bbr_get_a_window_alone_where_that_is_asked_for_or_socket_optio
 
 #[test]
 fn connections_on_cubic_start_as_before_where_bbr_is_started_whole() {
-    in_namespace("bpf_bbr_cubic", || async {
+    in_namespace(|| async {
         let host = Host::new(116, "paper", "cubic", "bbr = \"full\"").await;
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 40 * SEGMENT);

@@ -151,7 +151,7 @@ fn snd_cwnd(socket: &TcpStream) -> u32 {
 
 #[test]
 fn an_excluded_destination_stays_plain_however_a_network_is_written() {
-    in_served_namespace("bpf_excluded", || async {
+    in_served_namespace(|| async {
         for (mode, prefix) in [("careful", "10.85.0.0/16"), ("paper", "::ffff:10.85.0.0/112")] {
             Peers::new(mode, &format!("exclude = [\"{prefix}\"]")).await.hold(None).await;
         }
@@ -160,7 +160,7 @@ fn an_excluded_destination_stays_plain_however_a_network_is_written() {
 
 #[test]
 fn a_capped_destination_stays_under_its_cap_however_a_network_is_written() {
-    in_served_namespace("bpf_capped", || async {
+    in_served_namespace(|| async {
         for (mode, prefix) in [("careful", "::ffff:10.85.0.0/112"), ("paper", "10.85.0.0/16")] {
             Peers::new(mode, &format!("caps = {{ \"{prefix}\" = {CAP} }}")).await.hold(Some(CAP)).await;
         }
@@ -170,7 +170,7 @@ fn a_capped_destination_stays_under_its_cap_however_a_network_is_written() {
 /// The kernel takes the locked value into a socket once it knows the peer (`tcp_init_metrics`), so with the second connection.
 #[test]
 fn a_route_that_locks_cwnd_bounds_a_start() {
-    in_namespace("bpf_locked", || async {
+    in_namespace(|| async {
         for (number, variant) in [(91, "stay"), (92, "hand_over"), (93, "sockops")] {
             let host = Host::new(number, "paper", "cubic", &format!("variant = \"{variant}\"")).await;
             ip(&format!("route replace local {} dev lo table local congctl cubic cwnd lock 14", host.client));
@@ -214,7 +214,7 @@ fn doctor(host: &Host) -> (serde_json::Value, Option<i32>) {
 
 #[test]
 fn connections_of_sockets_made_outside_the_cgroup_are_reported_as_unseen() {
-    in_namespace("bpf_unseen", || async {
+    in_namespace(|| async {
         let cgroup = Cgroup::new("spand-test-unseen");
         let mut host = Host::new(94, "careful", "cubic", &format!("cgroup = \"{}\"", cgroup.0.display())).await;
         let seen = judged(&mut host, "unseen").await;
@@ -238,7 +238,7 @@ fn connections_of_sockets_made_outside_the_cgroup_are_reported_as_unseen() {
 
 #[test]
 fn connections_that_the_programs_see_are_reported_as_seen() {
-    in_namespace("bpf_seen", || async {
+    in_namespace(|| async {
         let mut host = Host::new(95, "careful", "cubic", "").await;
         let seen = judged(&mut host, "ok").await;
         assert_eq!((&seen["accepted"]["announced"], &seen["accepted"]["seen"]), (&12.into(), &12.into()));

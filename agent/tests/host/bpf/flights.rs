@@ -10,7 +10,7 @@ fn first_words(server: &mut TcpStream, client: &mut TcpStream) {
 
 #[test]
 fn a_window_that_the_first_words_did_not_fill_is_paced_and_budgeted_when_it_leaves() {
-    in_namespace("bpf_first_words", || async {
+    in_namespace(|| async {
         let mut host = Host::new(50, "careful", "cubic", "\n[policy]\nrtt_ratio_min = 0.0000001").await;
         let mut update = estimate(&host.network, 100, 60);
         // What is paced waits for seconds, and is seen to.
@@ -43,7 +43,7 @@ fn a_window_that_the_first_words_did_not_fill_is_paced_and_budgeted_when_it_leav
 
 #[test]
 fn a_window_that_finds_no_budget_any_more_leaves_as_the_hosts_own() {
-    in_namespace("bpf_spent_budget", || async {
+    in_namespace(|| async {
         let mut host = Host::new(51, "careful", "cubic", "\n[policy]\nrtt_ratio_min = 0.0000001").await;
         let mut update = estimate(&host.network, 100, 60);
         update.estimate.rtt_mean = Some(Micros::from_secs(4));
@@ -77,7 +77,7 @@ fn a_window_that_finds_no_budget_any_more_leaves_as_the_hosts_own() {
 
 #[test]
 fn what_was_taken_in_the_half_before_is_given_back_to_it() {
-    in_namespace("bpf_old_half", || async {
+    in_namespace(|| async {
         let mut host =
             Host::new(58, "careful", "cubic", "\n[policy]\ncap_segments = 30\nrtt_ratio_min = 0.0000001").await;
         let mut update = estimate(&host.network, 100, 60);
@@ -108,7 +108,7 @@ fn what_was_taken_in_the_half_before_is_given_back_to_it() {
 
 #[test]
 fn first_words_that_arrive_do_not_end_a_row_of_losses() {
-    in_namespace("bpf_not_forgiven", || async {
+    in_namespace(|| async {
         let mut host = Host::new(52, "paper", "cubic", "").await;
         let mut granted = Vec::new();
         for _ in 0..6 {
@@ -126,7 +126,7 @@ fn first_words_that_arrive_do_not_end_a_row_of_losses() {
 
 #[test]
 fn first_words_do_not_spend_a_stated_size() {
-    in_namespace("bpf_size_kept", || async {
+    in_namespace(|| async {
         let host = Host::new(53, "paper", "cubic", "").await;
         let started_with = |server: &TcpStream| number(&ss_words(server), "ssthresh");
         let (mut server, mut client) = host.accepted();
@@ -152,7 +152,7 @@ fn first_words_do_not_spend_a_stated_size() {
 
 #[test]
 fn a_loss_after_two_gibibytes_is_not_part_of_the_first_flight() {
-    in_namespace("bpf_far_loss", || async {
+    in_namespace(|| async {
         let host = Host::new(54, "paper", "cubic", "").await;
         // As fast as it goes.
         ip("link set lo mtu 65536 gso_max_segs 65535");

@@ -14,7 +14,7 @@ pub(super) fn fresh_threshold(host: &Host, open: &mut (TcpStream, TcpStream)) ->
 
 #[test]
 fn a_killed_agent_leaves_plain_tcp_at_once_and_no_open_connection_breaks() {
-    in_namespace("bpf_killed", || async {
+    in_namespace(|| async {
         let mut host = Host::new(40, "paper", "cubic", "").await;
         let mut open = host.accepted();
         assert_eq!(fresh_threshold(&host, &mut open), Some(40));
@@ -28,7 +28,7 @@ fn a_killed_agent_leaves_plain_tcp_at_once_and_no_open_connection_breaks() {
 
 #[test]
 fn a_killed_agent_leaves_no_limit_on_a_connection_that_has_sent_nothing() {
-    in_namespace("bpf_killed_early", || async {
+    in_namespace(|| async {
         for (number, variant) in [(55, "stay"), (56, "hand_over"), (57, "sockops")] {
             let mut host = Host::new(number, "paper", "cubic", &format!("variant = \"{variant}\"")).await;
             let (server, _client) = host.accepted();
@@ -43,7 +43,7 @@ fn a_killed_agent_leaves_no_limit_on_a_connection_that_has_sent_nothing() {
 
 #[test]
 fn an_upgrade_while_connections_run_takes_over_the_new_ones() {
-    in_namespace("bpf_upgrade", || async {
+    in_namespace(|| async {
         let mut host = Host::new(41, "paper", "cubic", "").await;
         let mut open = host.accepted();
         assert_eq!(fresh_threshold(&host, &mut open), Some(40));
@@ -81,14 +81,14 @@ async fn advice_ends_under_an_agent_that_stands_still(mut host: Host) {
 
 #[test]
 fn stale_advice_ends_with_its_lifetime_even_where_the_agent_stands_still() {
-    in_namespace("bpf_stale", || async {
+    in_namespace(|| async {
         advice_ends_under_an_agent_that_stands_still(Host::new(42, "paper", "cubic", "").await).await;
     });
 }
 
 #[test]
 fn advice_ends_with_its_lifetime_whatever_the_agents_own_clocks_show() {
-    in_namespace("bpf_other_clocks", || async {
+    in_namespace(|| async {
         // Programs that are started from here on have other clocks than the kernel's programs.
         nix::sched::unshare(nix::sched::CloneFlags::from_bits_retain(libc::CLONE_NEWTIME)).unwrap();
         let offsets = format!("/proc/{}/timens_offsets", nix::unistd::gettid());
@@ -99,7 +99,7 @@ fn advice_ends_with_its_lifetime_whatever_the_agents_own_clocks_show() {
 
 #[test]
 fn a_withdrawal_and_a_lost_gateway_end_it() {
-    in_namespace("bpf_withdrawn", || async {
+    in_namespace(|| async {
         let mut host = Host::new(43, "paper", "cubic", "").await;
         let mut open = host.accepted();
         let network = host.network.parse().unwrap();
@@ -118,7 +118,7 @@ fn a_withdrawal_and_a_lost_gateway_end_it() {
 
 #[test]
 fn a_short_lifetime_that_is_renewed_in_time_does_not_lapse() {
-    in_namespace("bpf_renewed", || async {
+    in_namespace(|| async {
         let mut host = Host::new(47, "paper", "cubic", "").await;
         let mut open = host.accepted();
         host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 44, 3))).await;
@@ -135,7 +135,7 @@ fn a_short_lifetime_that_is_renewed_in_time_does_not_lapse() {
 
 #[test]
 fn a_second_agent_of_the_same_name_is_refused() {
-    in_namespace("bpf_second", || async {
+    in_namespace(|| async {
         let host = Host::new(44, "paper", "cubic", "").await;
         let second = Agent::stopped();
         second.configure(&host.gateway, "apply = \"bpf\"", "[bpf]\nname = \"t44\"");
@@ -148,7 +148,7 @@ fn a_second_agent_of_the_same_name_is_refused() {
 
 #[test]
 fn no_cgroup_is_a_fault_of_the_configuration() {
-    in_namespace("bpf_no_cgroup", || async {
+    in_namespace(|| async {
         let gateway = Gateway::start().await;
         let agent = Agent::stopped();
         agent.configure(&gateway, "apply = \"bpf\"", "[bpf]\nname = \"t45\"\ncgroup = \"/tmp\"");
@@ -161,7 +161,7 @@ fn no_cgroup_is_a_fault_of_the_configuration() {
 
 #[test]
 fn a_services_size_that_the_kernel_does_not_give_up_is_tried_again() {
-    in_namespace("bpf_size_stays", || async {
+    in_namespace(|| async {
         let mut host = Host::new(64, "paper", "cubic", "").await;
         let (quantile, lifetime) = (Bytes(24 * SEGMENT as u64), Micros::from_secs(2));
         let size = ServiceSize { service: host.server, quantile, transfers: 9, lifetime };
@@ -188,7 +188,7 @@ fn table_of_services(agent: &Agent) -> MapHandle {
 
 #[test]
 fn programs_follow_a_cgroup_that_is_removed_and_made_again() {
-    in_namespace("bpf_cgroup_again", || async {
+    in_namespace(|| async {
         let cgroup = Cgroup::new("again");
         let bpf = format!("control_fraction = 0.0\ncheck = false\ncgroup = \"{}\"", cgroup.0.display());
         let host = Host::with(46, "paper", "cubic", &bpf).await;

@@ -37,7 +37,7 @@ impl Host {
 
 #[test]
 fn losses_of_one_client_hold_back_its_own_advice_and_not_its_neighbours() {
-    in_namespace("bpf_losses_of_one", || async {
+    in_namespace(|| async {
         let mut host = Host::new(77, "paper", "cubic", "").await;
         let one = host.client.to_string();
         assert_eq!(host.granted_to_losers(6).await, [40; 6]);
@@ -50,7 +50,7 @@ fn losses_of_one_client_hold_back_its_own_advice_and_not_its_neighbours() {
 
 #[test]
 fn losses_of_two_clients_hold_back_the_advice_of_their_network() {
-    in_namespace("bpf_losses_of_two", || async {
+    in_namespace(|| async {
         let mut host = Host::new(78, "paper", "cubic", "").await;
         for client in [1, 2] {
             host.move_to(&format!("10.84.78.{client}"));
@@ -68,7 +68,7 @@ fn losses_of_two_clients_hold_back_the_advice_of_their_network() {
 
 #[test]
 fn first_flights_that_lose_no_more_than_half_hold_back_no_advice() {
-    in_namespace("bpf_small_losses", || async {
+    in_namespace(|| async {
         let mut host = Host::new(82, "paper", "cubic", "").await;
         for _ in 0..7 {
             let (server, mut client) = host.accepted();
@@ -88,7 +88,7 @@ fn first_flights_that_lose_no_more_than_half_hold_back_no_advice() {
 
 #[test]
 fn a_first_flight_of_which_nothing_arrives_is_lost() {
-    in_namespace("bpf_nothing_arrives", || async {
+    in_namespace(|| async {
         let mut host = Host::new(83, "paper", "cubic", "").await;
         let (mut server, client) = host.accepted();
         socket2::SockRef::from(&server).set_send_buffer_size(1 << 20).unwrap();
@@ -102,7 +102,7 @@ fn a_first_flight_of_which_nothing_arrives_is_lost() {
 
 #[test]
 fn a_network_that_is_held_back_has_a_threshold_although_no_sender_lost() {
-    in_namespace("bpf_losses_back", || async {
+    in_namespace(|| async {
         let mut host = Host::new(80, "careful", "cubic", "\n[policy]\nrtt_ratio_min = 0.0000001").await;
         let mut update = estimate(&host.network, 44, 60);
         (update.estimate.loss_connections, update.estimate.losses) = (0, 0);
@@ -115,7 +115,7 @@ fn a_network_that_is_held_back_has_a_threshold_although_no_sender_lost() {
 
 #[test]
 fn an_address_with_advice_of_its_own_starts_on_it_and_its_neighbours_on_their_networks() {
-    in_namespace("bpf_own_advice", || async {
+    in_namespace(|| async {
         let mut host = Host::new(79, "paper", "cubic", "").await;
         let own = format!("{}/32", host.client);
         host.advise(&[(&own, 20)]).await;
@@ -132,7 +132,7 @@ fn an_address_with_advice_of_its_own_starts_on_it_and_its_neighbours_on_their_ne
 
 #[test]
 fn a_64_of_ipv6_is_one_client() {
-    in_namespace("bpf_losses_of_ipv6", || async {
+    in_namespace(|| async {
         let mut host = Host::new(81, "paper", "cubic", "").await;
         let [server, one, same, other] =
             ["2001:db8:83::81", "2001:db8:84:1::1", "2001:db8:84:1::2", "2001:db8:84:2::1"];

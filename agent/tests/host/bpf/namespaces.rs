@@ -43,7 +43,7 @@ fn all_counts(host: &Host) -> BTreeMap<String, u64> {
 
 #[test]
 fn the_same_addresses_in_other_namespaces_are_left_alone_and_not_counted() {
-    in_namespace("bpf_namespaces", || async {
+    in_namespace(|| async {
         let host = Host::with(96, "paper", "cubic", "control_fraction = 0.5\nwindow_option = true").await;
         let before = all_counts(&host);
         for round in 1..=2 {
@@ -73,7 +73,7 @@ fn the_same_addresses_in_other_namespaces_are_left_alone_and_not_counted() {
 
 #[test]
 fn the_same_addresses_in_other_namespaces_are_started_where_all_are_asked_for() {
-    in_namespace("bpf_all_namespaces", || async {
+    in_namespace(|| async {
         let host = Host::new(97, "paper", "cubic", "namespaces = \"all\"").await;
         for (words, stated) in elsewhere(&host) {
             assert!(words.iter().any(|word| word == "t97_cubic"), "{words:?}");
@@ -126,7 +126,7 @@ fn in_flight(host: &Host, listener: &TcpListener) -> (TcpStream, TcpStream) {
 
 #[test]
 fn what_is_given_back_late_is_not_given_to_another_network() {
-    in_namespace("bpf_late_return", || async {
+    in_namespace(|| async {
         let (host, mut open) = moved_on(60, 1, Micros::from_secs(4)).await;
         let listener = TcpListener::bind(host.server).unwrap();
         let _second = in_flight(&host, &listener);
@@ -141,7 +141,7 @@ fn what_is_given_back_late_is_not_given_to_another_network() {
 
 #[test]
 fn losses_are_not_held_against_another_network() {
-    in_namespace("bpf_late_losses", || async {
+    in_namespace(|| async {
         let (mut host, _open) = moved_on(61, 6, Micros::from_millis(100)).await;
         let lost = host.reported(6).await;
         assert!(lost.iter().all(|report| report.first_flight.is_some_and(FirstFlightLoss::is_most)), "{lost:?}");

@@ -14,7 +14,7 @@ fn output(agent: &Agent, command: &[&str]) -> (String, Option<i32>) {
 
 #[test]
 fn after_a_pause_no_connection_starts_on_advice_until_it_is_resumed() {
-    in_namespace("bpf_paused", || async {
+    in_namespace(|| async {
         let host = Host::new(70, "paper", "cubic", "").await;
         let mut open = host.accepted();
         assert_eq!(fresh_threshold(&host, &mut open), Some(40));
@@ -53,7 +53,7 @@ fn after_a_pause_no_connection_starts_on_advice_until_it_is_resumed() {
 
 #[test]
 fn a_pause_outlasts_a_kill_of_the_agent_until_it_is_resumed() {
-    in_namespace("bpf_paused_killed", || async {
+    in_namespace(|| async {
         let mut host = Host::new(71, "paper", "cubic", "").await;
         let mut open = host.accepted();
         assert_eq!(output(&host.agent, &["pause"]).1, Some(0));
@@ -70,7 +70,7 @@ fn a_pause_outlasts_a_kill_of_the_agent_until_it_is_resumed() {
 
 #[test]
 fn a_pause_for_a_time_ends_by_itself() {
-    in_namespace("bpf_paused_for", || async {
+    in_namespace(|| async {
         let host = Host::new(72, "paper", "cubic", "").await;
         let mut open = host.accepted();
         let begun = Instant::now();
@@ -88,7 +88,7 @@ fn a_pause_for_a_time_ends_by_itself() {
 
 #[test]
 fn connections_that_meet_a_pause_are_in_no_arm() {
-    in_namespace("bpf_paused_arms", || async {
+    in_namespace(|| async {
         let mut host = Host::new(73, "paper", "cubic", "").await;
         let connection = |host: &Host| {
             let mut ends = host.accepted();
@@ -121,7 +121,7 @@ fn connections_that_meet_a_pause_are_in_no_arm() {
 
 #[test]
 fn the_gateway_gets_a_pause_at_once() {
-    in_namespace("bpf_paused_sent", || async {
+    in_namespace(|| async {
         let mut host = Host::new(75, "paper", "cubic", "").await;
         let begun = Instant::now();
         assert!(!host.stream.request.agent.as_ref().unwrap().pause.unwrap().paused);
@@ -139,7 +139,7 @@ fn the_gateway_gets_a_pause_at_once() {
 
 #[test]
 fn undo_says_what_programs_have_in_force_and_takes_it_back() {
-    in_namespace("bpf_undo", || async {
+    in_namespace(|| async {
         let mut host = Host::new(76, "paper", "cubic", "").await;
         let mut open = host.accepted();
         assert_eq!(fresh_threshold(&host, &mut open), Some(40));
@@ -177,7 +177,7 @@ fn undo_says_what_programs_have_in_force_and_takes_it_back() {
 
 #[test]
 fn undo_that_asks_at_another_socket_names_the_process_and_the_cgroup_that_start_connections() {
-    in_namespace("bpf_undo_elsewhere", || async {
+    in_namespace(|| async {
         let cgroup = Cgroup::new("elsewhere");
         let host = Host::with(77, "paper", "cubic", &format!("cgroup = \"{}\"", cgroup.0.display())).await;
         let elsewhere = host.agent.folder.path().join("typo.sock");
@@ -203,7 +203,7 @@ fn undo_that_asks_at_another_socket_names_the_process_and_the_cgroup_that_start_
 
 #[test]
 fn an_excluded_network_leaves_the_kernel_with_sighup_and_a_control_fraction_holds_from_then_on() {
-    in_namespace("bpf_reload", || async {
+    in_namespace(|| async {
         let host = Host::new(80, "paper", "cubic", "").await;
         let mut open = host.accepted();
         assert_eq!(fresh_threshold(&host, &mut open), Some(40));

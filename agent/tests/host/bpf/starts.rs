@@ -13,7 +13,7 @@ fn assert_started(words: &[String], control: &str, window: u64, threshold: Optio
 
 #[test]
 fn a_connection_starts_at_the_share_in_congestion_avoidance() {
-    in_namespace("bpf_share", || async {
+    in_namespace(|| async {
         let host = Host::new(1, "paper", "cubic", "").await;
         for (started, base) in [(1, "cubic"), (2, "reno")] {
             ip(&format!("route replace local {} dev lo table local congctl {base}", host.client));
@@ -27,7 +27,7 @@ fn a_connection_starts_at_the_share_in_congestion_avoidance() {
 
 #[test]
 fn a_connection_that_this_host_opens_stays_inside_the_peers_first_window() {
-    in_namespace("bpf_active", || async {
+    in_namespace(|| async {
         let mut host = Host::new(3, "paper", "cubic", "").await;
         host.advise(&[(&host.network.clone(), 60)]).await;
         let listener = TcpListener::bind(SocketAddr::new(host.client, 8_000)).unwrap();
@@ -45,7 +45,7 @@ fn a_connection_that_this_host_opens_stays_inside_the_peers_first_window() {
 
 #[test]
 fn a_stated_size_decides_the_first_transfer_and_the_one_after_an_idle_time() {
-    in_namespace("bpf_size", || async {
+    in_namespace(|| async {
         let host = Host::new(4, "paper", "cubic", "").await;
         let (mut server, mut client) = host.accepted();
         state_size(&server, 20 * SEGMENT as u64).unwrap();
@@ -66,7 +66,7 @@ fn a_stated_size_decides_the_first_transfer_and_the_one_after_an_idle_time() {
 
 #[test]
 fn a_size_stated_on_a_listening_socket_holds_for_what_it_accepts() {
-    in_namespace("bpf_listener", || async {
+    in_namespace(|| async {
         let host = Host::new(5, "paper", "cubic", "").await;
         let listener = TcpListener::bind(host.server).unwrap();
         state_size(&listener, 16 * SEGMENT as u64).unwrap();
@@ -80,7 +80,7 @@ fn a_size_stated_on_a_listening_socket_holds_for_what_it_accepts() {
 
 #[test]
 fn the_usual_size_of_the_service_counts_where_none_is_stated_until_it_ends() {
-    in_namespace("bpf_service", || async {
+    in_namespace(|| async {
         let mut host = Host::new(10, "paper", "cubic", "").await;
         let size = |segments: u64, lifetime_s| {
             let (quantile, lifetime) = (Bytes(segments * SEGMENT as u64), Micros::from_secs(lifetime_s));
@@ -101,7 +101,7 @@ fn the_usual_size_of_the_service_counts_where_none_is_stated_until_it_ends() {
 
 #[test]
 fn a_size_without_an_agent_or_in_another_form_is_refused_and_nothing_breaks() {
-    in_namespace("bpf_no_agent", || async {
+    in_namespace(|| async {
         let mut host = Host::new(6, "paper", "cubic", "").await;
         let (mut server, mut client) = host.accepted();
         assert_eq!(option(&server, 1, &[1, 2, 3]), Err(libc::EPERM), "three bytes are no size");
@@ -114,7 +114,7 @@ fn a_size_without_an_agent_or_in_another_form_is_refused_and_nothing_breaks() {
 
 #[test]
 fn after_the_hand_over_the_connection_is_the_hosts_own() {
-    in_namespace("bpf_hand_over", || async {
+    in_namespace(|| async {
         let host = Host::new(7, "paper", "cubic", "variant = \"hand_over\"").await;
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 40 * SEGMENT);
@@ -124,7 +124,7 @@ fn after_the_hand_over_the_connection_is_the_hosts_own() {
 
 #[test]
 fn socket_options_set_the_window_and_no_threshold() {
-    in_namespace("bpf_sockops", || async {
+    in_namespace(|| async {
         let host = Host::new(8, "paper", "bbr", "variant = \"sockops\"").await;
         let (mut server, mut client) = host.accepted();
         state_size(&server, 40 * SEGMENT as u64).unwrap();
@@ -141,7 +141,7 @@ fn socket_options_set_the_window_and_no_threshold() {
 
 #[test]
 fn an_applications_own_rate_limit_stays_as_it_is() {
-    in_namespace("bpf_own_rate", || async {
+    in_namespace(|| async {
         for (number, variant) in [(13, "hand_over"), (14, "sockops")] {
             let host = Host::new(number, "paper", "cubic", &format!("variant = \"{variant}\"")).await;
             let listener = TcpListener::bind(host.server).unwrap();
@@ -163,7 +163,7 @@ fn an_applications_own_rate_limit_stays_as_it_is() {
 
 #[test]
 fn a_share_that_no_loss_backs_leaves_the_threshold_open() {
-    in_namespace("bpf_open_threshold", || async {
+    in_namespace(|| async {
         // A loopback's round trip passes against an estimate of 100 ms.
         let mut host = Host::new(15, "careful", "cubic", "\n[policy]\nrtt_ratio_min = 0.000002").await;
         let mut update = estimate(&host.network, 40, 60);
@@ -179,7 +179,7 @@ fn a_share_that_no_loss_backs_leaves_the_threshold_open() {
 
 #[test]
 fn ipv6_connections_start_too() {
-    in_namespace("bpf_ipv6", || async {
+    in_namespace(|| async {
         let mut host = Host::new(9, "paper", "cubic", "").await;
         let (server, client) = ("2001:db8:9:1::1", "2001:db8:99:1::1");
         for address in [server, client] {
@@ -200,7 +200,7 @@ fn ipv6_connections_start_too() {
 
 #[test]
 fn the_first_timeout_comes_from_the_estimate() {
-    in_namespace("bpf_timeout", || async {
+    in_namespace(|| async {
         // Nobody is at the other end.
         ip("link add nowhere type veth peer name nobody");
         ip("link set nowhere up");
@@ -228,7 +228,7 @@ fn the_first_timeout_comes_from_the_estimate() {
 
 #[test]
 fn an_answer_to_a_request_is_repeated_after_the_estimates_time_at_every_listener() {
-    in_namespace("bpf_passive_timeout", || async {
+    in_namespace(|| async {
         let host = Host::new(66, "paper", "cubic", "").await;
         let of_both = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::STREAM, None).unwrap();
         of_both.set_only_v6(false).unwrap();
@@ -270,7 +270,7 @@ fn an_answer_to_a_request_is_repeated_after_the_estimates_time_at_every_listener
 
 #[test]
 fn segments_tell_window_and_round_trip_where_that_is_asked_for() {
-    in_namespace("bpf_option", || async {
+    in_namespace(|| async {
         let mut host = Host::new(12, "paper", "cubic", "window_option = true").await;
         let (mut server, mut client) = host.accepted();
         let seen = sniff(|| transfer(&mut server, &mut client, 5 * SEGMENT));
@@ -334,7 +334,7 @@ fn option_of(frame: &[u8], from: u16) -> Option<(u32, u32)> {
 
 #[test]
 fn careful_resume_is_explained_by_the_window_before_its_jump_and_the_jump() {
-    in_namespace("bpf_explain_resume", || async {
+    in_namespace(|| async {
         let sections = "control_fraction = 0.0\n[start]\nrule = \"rfc9959\"\n";
         let mut host = Host::with(98, "careful", "cubic", sections).await;
         let model = |host: &Host| {

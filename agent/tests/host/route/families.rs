@@ -56,7 +56,7 @@ async fn hold(mode: &str, destinations: &str, named: Option<u32>) {
 
 #[test]
 fn routes_keep_to_exclude_and_caps_however_a_network_is_written() {
-    in_served_namespace("route_families", || async {
+    in_served_namespace(|| async {
         two_uplinks();
         for mode in ["careful", "paper"] {
             hold(mode, "exclude = [\"192.0.0.0/16\"]", None).await;
@@ -67,7 +67,7 @@ fn routes_keep_to_exclude_and_caps_however_a_network_is_written() {
 
 #[test]
 fn a_route_of_ours_keeps_a_lock_of_cwnd() {
-    in_namespace("route_locked", || async {
+    in_namespace(|| async {
         two_uplinks();
         ip("route add 192.0.0.0/16 via 10.1.0.1 cwnd lock 14");
         let mut gateway = Gateway::start().await;

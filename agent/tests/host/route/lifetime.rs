@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_start_is_set_changed_withdrawn_and_removed_at_the_stop() {
-    in_namespace("set_changed_withdrawn", || async {
+    in_namespace(|| async {
         two_uplinks();
         let before = ip("route show") + &ip("-6 route show");
         let mut gateway = Gateway::start().await;
@@ -35,7 +35,7 @@ fn a_start_is_set_changed_withdrawn_and_removed_at_the_stop() {
 
 #[test]
 fn advice_ages_out_when_the_gateway_is_lost() {
-    in_namespace("ages_out", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let agent = Agent::start(&gateway, ROUTE, "");
@@ -51,7 +51,7 @@ fn advice_ages_out_when_the_gateway_is_lost() {
 
 #[test]
 fn a_killed_agent_leaves_nothing_within_five_seconds() {
-    in_namespace("killed", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24", "2001:db8:77::/48"]).await;
@@ -65,7 +65,7 @@ fn a_killed_agent_leaves_nothing_within_five_seconds() {
 
 #[test]
 fn the_next_start_removes_what_a_dead_agent_and_guard_left() {
-    in_namespace("next_start", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
@@ -80,7 +80,7 @@ fn the_next_start_removes_what_a_dead_agent_and_guard_left() {
 
 #[test]
 fn a_damaged_ledger_is_set_aside_and_the_routes_marks_decide() {
-    in_namespace("damaged_ledger", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
@@ -98,7 +98,7 @@ fn a_damaged_ledger_is_set_aside_and_the_routes_marks_decide() {
 
 #[test]
 fn a_route_with_our_marks_that_is_not_in_the_ledger_is_left_alone() {
-    in_namespace("not_in_the_ledger", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
@@ -115,7 +115,7 @@ fn a_route_with_our_marks_that_is_not_in_the_ledger_is_left_alone() {
 
 #[test]
 fn undo_prints_commands_that_work_and_runs_them() {
-    in_namespace("undo", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24", "2001:db8:77::/48"]).await;
@@ -135,7 +135,7 @@ fn undo_prints_commands_that_work_and_runs_them() {
 
 #[test]
 fn a_guard_that_ends_is_started_again() {
-    in_namespace("guard_restart", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
@@ -153,7 +153,7 @@ fn a_guard_that_ends_is_started_again() {
 #[test]
 #[ignore = "measures"]
 fn how_fast_stale_routes_go() {
-    in_namespace("figures", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let networks: Vec<String> = (0..1_000u32).map(|n| format!("198.{}.{}.0/24", 18 + n / 256, n % 256)).collect();
@@ -187,7 +187,7 @@ fn how_fast_stale_routes_go() {
 #[test]
 #[ignore = "measures"]
 fn what_ten_thousand_networks_cost() {
-    in_namespace("cost", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let agent = Agent::start(&gateway, ROUTE, "");

@@ -14,7 +14,7 @@ fn words(output: &Output) -> String {
 
 #[test]
 fn a_pause_removes_the_routes_and_its_end_brings_them_back() {
-    in_namespace("route_paused", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (agent, mut stream) = agent_with(&mut gateway, &NETWORKS).await;
@@ -39,7 +39,7 @@ fn a_pause_removes_the_routes_and_its_end_brings_them_back() {
 
 #[test]
 fn a_pause_outlasts_the_agent_and_a_damaged_file_keeps_it() {
-    in_namespace("route_paused_restart", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (mut agent, _stream) = agent_with(&mut gateway, &NETWORKS).await;
@@ -68,7 +68,7 @@ fn a_pause_outlasts_the_agent_and_a_damaged_file_keeps_it() {
 
 #[test]
 fn undo_beside_a_running_agent_pauses_it_and_without_one_pauses_nothing() {
-    in_namespace("route_undo_paused", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (mut agent, _stream) = agent_with(&mut gateway, &NETWORKS).await;
@@ -100,7 +100,7 @@ fn undo_beside_a_running_agent_pauses_it_and_without_one_pauses_nothing() {
 
 #[test]
 fn undo_lists_no_route_that_is_gone() {
-    in_namespace("route_undo_gone", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (mut agent, _stream) = agent_with(&mut gateway, &NETWORKS).await;
@@ -127,7 +127,7 @@ fn undo_lists_no_route_that_is_gone() {
 
 #[test]
 fn who_may_not_use_the_socket_pauses_nothing_and_is_refused() {
-    in_namespace("route_pause_refused", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (agent, _stream) = agent_with(&mut gateway, &NETWORKS).await;

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_new_next_hop_removes_ours_first_and_brings_it_back_by_the_new_one() {
-    in_namespace("next_hop", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24", "2001:db8:77::/48"]).await;
@@ -20,7 +20,7 @@ fn a_new_next_hop_removes_ours_first_and_brings_it_back_by_the_new_one() {
 
 #[test]
 fn a_link_that_goes_down_and_up_is_not_taken_for_an_administrator() {
-    in_namespace("link_down", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
@@ -36,7 +36,7 @@ fn a_link_that_goes_down_and_up_is_not_taken_for_an_administrator() {
 
 #[test]
 fn what_cannot_be_copied_faithfully_is_refused_with_its_reason() {
-    in_namespace("refused", || async {
+    in_namespace(|| async {
         two_uplinks();
         ip("route add 198.51.0.0/16 nexthop via 10.1.0.1 nexthop via 10.2.0.1");
         ip("route add 100.64.0.0/16 dev up0");
@@ -71,7 +71,7 @@ fn what_cannot_be_copied_faithfully_is_refused_with_its_reason() {
 
 #[test]
 fn policy_rules_of_someone_else_keep_that_family_plain() {
-    in_namespace("policy_rules", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24", "2001:db8:77::/48"]).await;
@@ -85,7 +85,7 @@ fn policy_rules_of_someone_else_keep_that_family_plain() {
 
 #[test]
 fn the_agent_steps_back_where_an_administrator_acts() {
-    in_namespace("steps_back", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let networks = ["192.0.2.0/24", "203.0.113.0/24"];
@@ -106,7 +106,7 @@ fn the_agent_steps_back_where_an_administrator_acts() {
 
 #[test]
 fn routes_that_are_flushed_once_come_back() {
-    in_namespace("flushed", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let networks = ["192.0.2.0/24", "198.51.100.0/24", "2001:db8:77::/48"];
@@ -122,7 +122,7 @@ fn routes_that_are_flushed_once_come_back() {
 
 #[test]
 fn a_second_agent_in_the_same_namespace_is_refused() {
-    in_namespace("second_agent", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (_agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
@@ -134,7 +134,7 @@ fn a_second_agent_in_the_same_namespace_is_refused() {
 
 #[test]
 fn without_the_right_to_change_routes_it_says_so_and_ends() {
-    in_namespace("no_right", || async {
+    in_namespace(|| async {
         let gateway = Gateway::start().await;
         let agent = Agent::stopped();
         agent.configure(&gateway, ROUTE, "");
@@ -155,7 +155,7 @@ fn without_the_right_to_change_routes_it_says_so_and_ends() {
 
 #[test]
 fn as_many_routes_as_allowed_and_announced_ones_first() {
-    in_namespace("limit", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let _agent = Agent::start(&gateway, ROUTE, "[limits]\napplied = 2");
@@ -171,7 +171,7 @@ fn as_many_routes_as_allowed_and_announced_ones_first() {
 
 #[test]
 fn announced_starts_are_judged_and_reported() {
-    in_namespace("announced", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (agent, mut stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
@@ -200,7 +200,7 @@ fn announced_starts_are_judged_and_reported() {
 
 #[test]
 fn an_address_whose_advice_is_plain_tcps_window_has_a_route_of_its_own() {
-    in_namespace("own_advice", || async {
+    in_namespace(|| async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (agent, mut stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;

@@ -1,32 +1,27 @@
 //! Network namespaces for one test each.
 
+use spand_needs::{Need, needs};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, unshare};
 use tokio::runtime::Builder;
 
-static SKIPPED: AtomicUsize = AtomicUsize::new(0);
-
 /// Runs `test` on a thread of its own in a fresh network namespace; what it starts is in there too. All of it vanishes with
-/// the thread and its children. Without root it prints that, and counts; with `SPAND_REQUIRE_ROOT` set it fails.
-pub(crate) fn in_namespace<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F + Send) {
-    run_in_namespace(name, Builder::new_current_thread(), test);
+/// the thread and its children. It needs root.
+pub(crate) fn in_namespace<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send) {
+    run_in_namespace(Builder::new_current_thread(), test);
 }
 
 /// The same with a thread of its own for what the test spawns: its gateway answers while the test waits for a command.
-pub(crate) fn in_served_namespace<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F + Send) {
+pub(crate) fn in_served_namespace<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send) {
     let mut runtime = Builder::new_multi_thread();
     runtime.worker_threads(1);
-    run_in_namespace(name, runtime, test);
+    run_in_namespace(runtime, test);
 }
 
-fn run_in_namespace<F: Future<Output = ()>>(name: &str, mut runtime: Builder, test: impl FnOnce() -> F + Send) {
-    if !nix::unistd::geteuid().is_root() {
-        let skipped = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
-        eprintln!("SKIPPED {name}: network namespaces need root ({skipped} tests skipped so far)");
-        assert!(std::env::var_os("SPAND_REQUIRE_ROOT").is_none(), "{name} was skipped and SPAND_REQUIRE_ROOT is set");
+fn run_in_namespace<F: Future<Output = ()>>(mut runtime: Builder, test: impl FnOnce() -> F + Send) {
+    if !needs(Need::Root) {
         return;
     }
     let worker = move || {

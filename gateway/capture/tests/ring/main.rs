@@ -6,16 +6,15 @@
 
 #![cfg(target_os = "linux")]
 
-use std::io::Write;
 use std::num::NonZeroU32;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sched::{CloneFlags, unshare};
 use pcap::{Active, Capture};
 use spand_capture::{Backend, LinkType, LiveCapture, LiveError, LiveOptions, Next, PacketSource, SourceError};
+use spand_needs::{Need, lacks};
 use spand_proto::units::{Bytes, Timestamp};
 
 #[test]
@@ -257,16 +256,11 @@ fn a_mirror_port_gives_packets_for_others_where_asked() {
 /// Empty reads before a packet that was sent counts as lost.
 pub(crate) const PATIENCE: usize = 2_000;
 
-static SKIPPED: AtomicUsize = AtomicUsize::new(0);
-
 /// Runs a test in a fresh namespace with a veth pair `near` and `far`, both up and silent.
 pub(crate) fn on_a_pair(test: impl FnOnce() + Send + 'static) {
     let thread = thread::spawn(move || {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-            let count = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
-            let line = format!("\nSKIPPED: no network namespace ({error}); {count} tests checked nothing so far");
-            // Not eprintln: the test runner would swallow it.
-            writeln!(std::io::stderr(), "{line}").expect("standard error");
+            lacks(Need::Root, error);
             return;
         }
         // Neighbour discovery would be packets nobody sent.

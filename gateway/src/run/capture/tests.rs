@@ -2,8 +2,8 @@
 //!
 //! The second needs root; without it it checks nothing, and says so on standard error.
 
+use spand_needs::{Need, lacks};
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::num::NonZeroU32;
 use std::process::Command;
 
@@ -63,8 +63,7 @@ fn two_readers_of_an_interface_that_comes_back() {
 fn readers_that_share_an_interface_read_again_when_it_comes_back() {
     let test = thread::spawn(|| match unshare(CloneFlags::CLONE_NEWNET) {
         Ok(()) => two_readers_of_an_interface_that_comes_back(),
-        // Not eprintln: the test runner would swallow it.
-        Err(error) => writeln!(io::stderr(), "\nSKIPPED: no network namespace ({error})").expect("standard error"),
+        Err(error) => lacks(Need::Root, error),
     });
     if let Err(panic) = test.join() {
         std::panic::resume_unwind(panic);

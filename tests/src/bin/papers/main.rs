@@ -17,7 +17,7 @@ use spand_tests::ending::{arguments, exit_code};
 use spand_tests::papers::plan::Planned;
 use spand_tests::papers::result::Results;
 use spand_tests::papers::row::{Programs, Row, Verdict};
-use spand_tests::papers::{ns, page, plan, plots, rows};
+use spand_tests::papers::{page, plan, plots, rows};
 use spand_tests::product::{interrupt, program};
 
 /// The exit status of a wrong command line.
@@ -100,7 +100,10 @@ fn work() -> Result<ExitCode> {
         if arguments.kernel {
             anyhow::ensure!(nix::unistd::geteuid().is_root(), "rows on a kernel need root");
         } else {
-            anyhow::ensure!(ns::is_here()?, "there is no ns-2 here");
+            anyhow::ensure!(
+                spand_needs::needs(spand_needs::Need::Program("ns")),
+                "there is no ns-2 here: `make papers` installs it"
+            );
         }
         interrupt::install()?;
         let minutes = arguments.minutes.or(arguments.quick.then_some(QUICK_MINUTES));

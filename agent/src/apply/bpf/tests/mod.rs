@@ -9,6 +9,7 @@ use std::num::NonZeroUsize;
 use libbpf_rs::{MapType, Object, ObjectBuilder, ProgramInput};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, TestRunner};
+use spand_needs::{Need, needs};
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::opening::{LossClock, Opening};
 use spand_proto::start::{
@@ -27,17 +28,15 @@ const TRIAL_BYTES: usize = ANSWER_AT + 40;
 /// Where its `struct start` stands: after what is known of the network, the transfer and the policy.
 const ANSWER_AT: usize = layout::NETWORK_BYTES + 56 + layout::POLICY_BYTES;
 
-/// The programs without those that need a congestion control; `None`, printed and counted as a failure where root is
-/// required, without the right to load them.
+/// The programs without those that need a congestion control; `None` without the right
+/// to load them.
 fn programs() -> Option<Object> {
     programs_with_room(65_536)
 }
 
 /// The same, for N networks.
 fn programs_with_room(networks: u32) -> Option<Object> {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("SKIPPED: loading kernel programs needs root");
-        assert!(std::env::var_os("SPAND_REQUIRE_ROOT").is_none(), "skipped, and SPAND_REQUIRE_ROOT is set");
+    if !needs(Need::Root) {
         return None;
     }
     let mut open = ObjectBuilder::default().open_memory(super::load::PROGRAMS).unwrap();
