@@ -83,7 +83,7 @@ export SPAND_REQUIRE ?= ns
 .PHONY: test
 test: test-programs ## All tests; ends with those that checked nothing, and fails where SPAND_REQUIRE=root,corpus,... names what they lack
 	@rm -f $(SKIPPED)
-	SPAND_SKIPPED=$(SKIPPED) $(CARGO) test --workspace --no-fail-fast; ended=$$?; ./scripts/skipped $(SKIPPED); exit $$ended
+	SPAND_SKIPPED=$(SKIPPED) RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace --no-fail-fast; ended=$$?; ./scripts/skipped $(SKIPPED); exit $$ended
 
 # The whole workspace, as in `test`: with the same features nothing is compiled once more.
 .PHONY: packaging-test

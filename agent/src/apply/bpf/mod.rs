@@ -80,9 +80,6 @@ impl From<Lack> for NotStarted {
     }
 }
 
-/// Congestion controls of a trial are registered for moments, under this name.
-const TRIAL: &str = "spand_try";
-
 /// What this machine took of the programs.
 pub(crate) struct Trial {
     pub(crate) variant: Variant,
@@ -93,7 +90,9 @@ pub(crate) struct Trial {
 
 /// Loads the programs, registers their congestion controls, attaches them without settings, and removes all of it: no socket is touched.
 pub(crate) fn try_out(config: &Config) -> Result<Trial, NotStarted> {
-    let room = Room { networks: config.limits.networks, names: Names::new(TRIAL) };
+    // Two trials at a time have different names.
+    let names = Names::new(&format!("try{:x}", std::process::id() & 0xf_ffff));
+    let room = Room { networks: config.limits.networks, names };
     let others = others();
     let mut programs = Programs::load(config.bpf.variant, config.bpf.bbr, &room)?;
     // A cgroup that is not there is another check's.

@@ -1,6 +1,8 @@
 //! `[destinations]` holds for connections, however a gateway writes a network: policy, kernel table and `explain` agree on
 //! every form of prefix, for sockets of both families.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::lifetime::Cgroup;
 use super::*;
 use crate::support::gateway::announced;
@@ -16,8 +18,11 @@ struct Peers {
     ipv4: TcpListener,
     mode: &'static str,
     // Dropped last.
-    _alone: MutexGuard<'static, ()>,
+    _held: RwLockReadGuard<'static, ()>,
 }
+
+/// Number of the next agent: the names of congestion controls are the whole machine's.
+static NAMES: AtomicU32 = AtomicU32::new(0);
 
 const SERVER: &str = "10.83.90.1";
 const SERVER_IPV6: &str = "2001:db8:83::1";
@@ -50,7 +55,8 @@ const WRITTEN: [(&str, &[&str], bool); 15] = [
 
 impl Peers {
     async fn new(mode: &'static str, destinations: &str) -> Self {
-        let alone = ALONE.lock().await;
+        let held = MACHINE.read().await;
+        let number = NAMES.fetch_add(1, Ordering::Relaxed);
         ip("link set lo mtu 1500 gso_max_segs 1");
         for address in [SERVER, FREE, NAMED] {
             _ = try_ip(&format!("addr add {address}/32 dev lo"));
@@ -62,13 +68,13 @@ impl Peers {
         }
         let mut gateway = Gateway::start().await;
         let sections = format!(
-            "[bpf]\nname = \"t90\"\ncontrol_fraction = 0.0\n\n[policy]\nrtt_ratio_min = 0.000002\n\n[destinations]\n{destinations}"
+            "[bpf]\nname = \"f{number}\"\ncontrol_fraction = 0.0\n\n[policy]\nrtt_ratio_min = 0.000002\n\n[destinations]\n{destinations}"
         );
         let agent = Agent::start(&gateway, &format!("mode = \"{mode}\"\napply = \"bpf\""), &sections);
         let stream = gateway.snapshot(&[]).await;
         let both = TcpListener::bind("[::]:8000").unwrap();
         let ipv4 = TcpListener::bind((SERVER, 8_001)).unwrap();
-        Self { gateway, agent, stream, both, ipv4, mode, _alone: alone }
+        Self { gateway, agent, stream, both, ipv4, mode, _held: held }
     }
 
     /// Gives a share of 40 segments for a network as it is written, and for another one after it as a marker.
@@ -192,7 +198,7 @@ fn a_route_that_locks_cwnd_bounds_a_start() {
 
 /// Announces and makes a dozen connections, and waits for what the agent makes of them.
 async fn judged(host: &mut Host, state: &str) -> serde_json::Value {
-    let listener = TcpListener::bind(host.server).unwrap();
+    let listener = listen(host.server);
     for _ in 0..12 {
         let remote = host.client.to_string();
         host.stream.send(announced(&host.network.clone(), &remote)).await;

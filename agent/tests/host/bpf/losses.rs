@@ -38,10 +38,10 @@ impl Host {
 #[test]
 fn losses_of_one_client_hold_back_its_own_advice_and_not_its_neighbours() {
     in_namespace(|| async {
-        let mut host = Host::new(77, "paper", "cubic", "").await;
+        let mut host = Host::new(101, "paper", "cubic", "").await;
         let one = host.client.to_string();
         assert_eq!(host.granted_to_losers(6).await, [40; 6]);
-        host.move_to("10.84.77.2");
+        host.move_to("10.84.101.2");
         assert_eq!((host.threshold(), host.counts("retreated")), (Some(40), 0), "a neighbour has lost nothing");
         host.move_to(&one);
         assert_eq!((host.start(), host.counts("retreated")), ((Some(10), Some(10)), 1));
@@ -103,7 +103,7 @@ fn a_first_flight_of_which_nothing_arrives_is_lost() {
 #[test]
 fn a_network_that_is_held_back_has_a_threshold_although_no_sender_lost() {
     in_namespace(|| async {
-        let mut host = Host::new(80, "careful", "cubic", "\n[policy]\nrtt_ratio_min = 0.0000001").await;
+        let mut host = Host::new(102, "careful", "cubic", "\n[policy]\nrtt_ratio_min = 0.0000001").await;
         let mut update = estimate(&host.network, 44, 60);
         (update.estimate.loss_connections, update.estimate.losses) = (0, 0);
         host.stream.send(UpdateEvent::Estimate(update)).await;

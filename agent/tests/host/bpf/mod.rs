@@ -12,7 +12,7 @@ mod pause;
 mod refusals;
 mod starts;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
@@ -23,7 +23,7 @@ use nix::sys::signal::{Signal, kill};
 use spand_proto::push::{ServiceSize, UpdateEvent, WithdrawalReason};
 use spand_proto::report::{Arm, ConnectionReport, FirstFlightLoss};
 use spand_proto::units::{Bytes, Micros, Segments};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::support::agent::{Agent, text};
 use crate::support::gateway::{Gateway, Stream, estimate};
@@ -32,8 +32,15 @@ use crate::support::namespace::{PATIENCE, eventually, in_namespace, in_served_na
 /// Ethernet's 1500 bytes less headers and timestamps.
 const SEGMENT: usize = 1_448;
 
-/// Each agent's programs run for every socket of the machine, so there is one at a time.
-static ALONE: Mutex<()> = Mutex::const_new(());
+/// Each agent's programs run for every socket of the machine and leave those of other namespaces alone: a test that sees those, or all
+/// programs in the kernel, holds it to write.
+static MACHINE: RwLock<()> = RwLock::const_new(());
+
+/// What keeps the others away, or only those that have to be alone.
+enum Held {
+    Shared { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
+}
 
 /// A host with a peer in another network, both on this loopback device.
 struct Host {
@@ -45,7 +52,7 @@ struct Host {
     server: SocketAddr,
     client: IpAddr,
     // Dropped last.
-    _alone: MutexGuard<'static, ()>,
+    _held: Held,
 }
 
 impl Host {
@@ -57,7 +64,15 @@ impl Host {
 
     /// The same, with the whole section `[bpf]` but the name.
     async fn with(number: u8, mode: &str, base: &str, bpf: &str) -> Self {
-        let alone = ALONE.lock().await;
+        Self::held(Held::Shared { _guard: MACHINE.read().await }, number, mode, base, bpf).await
+    }
+
+    /// The same while no other agent's programs are in the kernel.
+    async fn alone(number: u8, mode: &str, base: &str, bpf: &str) -> Self {
+        Self::held(Held::Alone { _guard: MACHINE.write().await }, number, mode, base, bpf).await
+    }
+
+    async fn held(held: Held, number: u8, mode: &str, base: &str, bpf: &str) -> Self {
         // One segment a packet, so that single ones can be lost.
         ip("link set lo mtu 1500 gso_max_segs 1");
         let (server, client) = (format!("10.83.{number}.1"), format!("10.84.{number}.1"));
@@ -76,12 +91,12 @@ impl Host {
         let stream = gateway.snapshot(&[estimate(&network, 40, 60)]).await;
         eventually("the network is known", || counted(&agent, "networks_added") == 1).await;
         let server = SocketAddr::new(server.parse().unwrap(), 8_000);
-        Self { _alone: alone, gateway, agent, stream, network, server, client: client.parse().unwrap() }
+        Self { _held: held, gateway, agent, stream, network, server, client: client.parse().unwrap() }
     }
 
     /// A connection that the peer opens: the server's end and the peer's.
     fn accepted(&self) -> (TcpStream, TcpStream) {
-        self.connection(&TcpListener::bind(self.server).unwrap())
+        self.connection(&listen(self.server))
     }
 
     fn connection(&self, listener: &TcpListener) -> (TcpStream, TcpStream) {
@@ -162,6 +177,18 @@ impl Host {
 
     fn counts(&self, name: &str) -> u64 {
         counted(&self.agent, name)
+    }
+}
+
+/// A child of another test holds the listener of before until it runs its program.
+fn listen(at: SocketAddr) -> TcpListener {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match TcpListener::bind(at) {
+            Ok(listener) => return listener,
+            Err(error) => assert!(error.kind() == ErrorKind::AddrInUse && Instant::now() < until, "{at}: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -140,7 +140,7 @@ fn the_gateway_gets_a_pause_at_once() {
 #[test]
 fn undo_says_what_programs_have_in_force_and_takes_it_back() {
     in_namespace(|| async {
-        let mut host = Host::new(76, "paper", "cubic", "").await;
+        let mut host = Host::alone(76, "paper", "cubic", "control_fraction = 0.0\ncheck = false").await;
         let mut open = host.accepted();
         assert_eq!(fresh_threshold(&host, &mut open), Some(40));
         let (text, code) = output(&host.agent, &["undo"]);
@@ -179,7 +179,7 @@ fn undo_says_what_programs_have_in_force_and_takes_it_back() {
 fn undo_that_asks_at_another_socket_names_the_process_and_the_cgroup_that_start_connections() {
     in_namespace(|| async {
         let cgroup = Cgroup::new("elsewhere");
-        let host = Host::with(77, "paper", "cubic", &format!("cgroup = \"{}\"", cgroup.0.display())).await;
+        let host = Host::alone(77, "paper", "cubic", &format!("cgroup = \"{}\"", cgroup.0.display())).await;
         let elsewhere = host.agent.folder.path().join("typo.sock");
         let undo = ["undo", "--run", "--socket", elsewhere.to_str().unwrap()];
         let (text, code) = output(&host.agent, &undo);

@@ -18,7 +18,7 @@ fn assert_plain(words: &[String], control: &str) {
 fn a_socket_with_a_congestion_control_of_its_own_is_left_alone() {
     in_namespace(|| async {
         let host = Host::new(20, "paper", "", "").await;
-        let listener = socket2::SockRef::from(&TcpListener::bind(host.server).unwrap()).try_clone().unwrap();
+        let listener = socket2::SockRef::from(&listen(host.server)).try_clone().unwrap();
         listener.set_tcp_congestion(b"reno").unwrap();
         let listener: TcpListener = listener.into();
         let (mut server, mut client) = host.connection(&listener);
@@ -173,7 +173,7 @@ fn a_connection_that_is_refused_leaves_the_budget_as_it_is() {
         update.estimate.rtt_mean = Some(Micros::from_secs(10));
         host.stream.send(UpdateEvent::Estimate(update.clone())).await;
         eventually("the lease is known", || host.counts("networks_changed") == 1).await;
-        let listener = TcpListener::bind(host.server).unwrap();
+        let listener = listen(host.server);
         let (mut server, client) = host.connection(&listener);
         lose_all(&client);
         socket2::SockRef::from(&server).set_send_buffer_size(1 << 20).unwrap();
@@ -275,7 +275,7 @@ fn a_program_that_holds_the_cgroup_for_itself_is_named_with_the_way_out() {
         attach_alone("other_agent", &cgroup.0);
         let gateway = Gateway::start().await;
         let agent = Agent::stopped();
-        let bpf = format!("[bpf]\nname = \"t78\"\nvariant = \"sockops\"\ncgroup = \"{}\"", inner.display());
+        let bpf = format!("[bpf]\nname = \"t103\"\nvariant = \"sockops\"\ncgroup = \"{}\"", inner.display());
         agent.configure(&gateway, "apply = \"bpf\"", &bpf);
         let output = agent.output(&["run"]);
         assert_eq!(output.status.code(), Some(1));

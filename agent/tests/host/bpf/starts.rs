@@ -68,7 +68,7 @@ fn a_stated_size_decides_the_first_transfer_and_the_one_after_an_idle_time() {
 fn a_size_stated_on_a_listening_socket_holds_for_what_it_accepts() {
     in_namespace(|| async {
         let host = Host::new(5, "paper", "cubic", "").await;
-        let listener = TcpListener::bind(host.server).unwrap();
+        let listener = listen(host.server);
         state_size(&listener, 16 * SEGMENT as u64).unwrap();
         for _ in 0..2 {
             let (mut server, mut client) = host.connection(&listener);
@@ -144,7 +144,7 @@ fn an_applications_own_rate_limit_stays_as_it_is() {
     in_namespace(|| async {
         for (number, variant) in [(13, "hand_over"), (14, "sockops")] {
             let host = Host::new(number, "paper", "cubic", &format!("variant = \"{variant}\"")).await;
-            let listener = TcpListener::bind(host.server).unwrap();
+            let listener = listen(host.server);
             limit_rate(&listener, 50_000_000);
             let (mut server, mut client) = host.connection(&listener);
             transfer(&mut server, &mut client, 40 * SEGMENT);
@@ -234,7 +234,7 @@ fn an_answer_to_a_request_is_repeated_after_the_estimates_time_at_every_listener
         of_both.set_only_v6(false).unwrap();
         of_both.bind(&"[::]:8001".parse::<SocketAddr>().unwrap().into()).unwrap();
         of_both.listen(8).unwrap();
-        let _of_one = TcpListener::bind(host.server).unwrap();
+        let _of_one = listen(host.server);
         // Three round trips of 100 ms; and one second where nothing is known.
         for (from, port, expected) in [
             (host.client, 8_000, 2),
