@@ -195,12 +195,10 @@ cases: packages ## Record the small truth cases that are missing or named, and w
 	./target/release/cases $(ARGS)
 
 .PHONY: bench
-bench: packages ## Replay speed and memory on generated traces, beside a bare walk and a bare parse of the same file
-	$(CARGO) bench -p spand-tests --bench replay_speed
-	for extreme in one-packet-flows one-flow every-network; do \
-		$(CARGO) bench -p spand-tests --bench replay_speed -- --extreme $$extreme --packets 2000000 --limit 100000 || exit 1; \
-	done
-	$(CARGO) bench -p spand-tests --bench replay_speed -- --extreme established --packets 16000000 --limit 1000000 --runs 1
+bench: packages ## What the product costs and how fast it is: ARGS="replay --extreme one-flow", ARGS="push --subscribers 100", ARGS=--help for all
+	$(if $(findstring engines,$(ARGS)),@./scripts/packages tcptrace)
+	$(CARGO) build --release --bin spand-gateway --bin spand-agent --bin bench
+	$(or $(CARGO_TARGET_DIR),target)/release/bench $(or $(ARGS),replay)
 
 .PHONY: bench-instructions
 bench-instructions: packages ## What a packet costs in instructions, the same on a busy machine: fails above the limits in scripts/bench-instructions
@@ -209,53 +207,6 @@ bench-instructions: packages ## What a packet costs in instructions, the same on
 .PHONY: digests
 digests: packages ## What the engine makes of every input, by fingerprints, against what is recorded: ARGS="--record", "--only NAME --show FOLDER", "--folder CAPTURES"
 	$(CARGO) run -p spand-tests --bin digests -- $(ARGS)
-
-.PHONY: bench-reference
-bench-reference: packages ## The engine's time a packet against an older engine's, in turns: REFERENCE=COMMIT, ARGS="PACKETS CONNECTIONS TURNS"
-	@CARGO="$(CARGO)" ./scripts/bench-reference $(ARGS)
-
-.PHONY: bench-engines
-bench-engines: packages ## One engine against a bare loop, two against one, and tcptrace, on 10 M packets in memory
-	@./scripts/packages tcptrace
-	$(CARGO) run --release -p spand-tests --bin engines-bench -- $(ARGS)
-
-.PHONY: bench-thinning
-bench-thinning: packages ## What following fewer connections does to shares, time and memory: ARGS="--connections N --networks N --seconds N --seed N"
-	$(CARGO) run --release -p spand-tests --bin thinning -- $(ARGS)
-
-.PHONY: bench-day
-bench-day: packages ## A day of traffic: is the engine's memory what it was after the first hour
-	$(CARGO) run --release -p spand-tests --bin day-bench -- $(ARGS)
-
-.PHONY: soak
-soak: packages ## An hour of full load with hosts that come and go: does anything grow, slow down or fail
-	$(CARGO) build --release --bin spand-gateway --bin soak
-	./target/release/soak $(ARGS)
-
-.PHONY: capture-bench
-capture-bench: packages ## Packets a second that each capture backend takes, and what is lost where: ARGS="--seconds 60 --delay"
-	$(CARGO) build --release --bin spand-gateway --bin capture-bench
-	./target/release/capture-bench $(ARGS)
-
-.PHONY: bpf-cost
-bpf-cost: packages ## CPU time of the agent's kernel programs per connection and acknowledgement, against a pass-through
-	$(CARGO) run --release -p spand-tests --bin bpf-cost -- $(ARGS)
-
-.PHONY: confine-bench
-confine-bench: packages ## What being confined costs a system call, beside a process that is not
-	$(CARGO) bench -p spand-confine --bench cost
-
-.PHONY: bench-advice
-bench-advice: packages ## How long an application waits for a start with 10,000 networks, in process and over the socket, beside a bare echo
-	$(CARGO) run --release -p spand-tests --bin advice-bench -- $(ARGS)
-
-.PHONY: push-bench
-push-bench: packages ## From a SYN to the update at 100 subscribers: the 99th percentile
-	$(CARGO) run --release -p spand-tests --bin push-bench
-
-.PHONY: scale
-scale: packages ## 1,000 hosts and a million networks against the publisher: ARGS="--to-hosts all --hosts 1000 --networks 5000"
-	$(CARGO) run --release -p spand-tests --bin scale -- $(ARGS)
 
 .PHONY: fuzz-smoke
 fuzz-smoke: packages ## Ten seconds of every fuzz target; says loudly where the nightly toolchain or cargo-fuzz is missing
@@ -270,10 +221,8 @@ fuzz-coverage: packages ## What the kept fuzzing corpus reaches, line by line: d
 	./fuzz/run coverage
 
 .PHONY: hostile
-hostile: packages ## Floods of a million tuples in ten seconds beside real flows, and one peer's attacks on the listeners: docs/results/robustness.md
+hostile: packages ## Floods of a million tuples in ten seconds beside real flows, and one peer's attacks on the listeners, and 100 kills of a store: docs/results/robustness.md
 	$(CARGO) test --release -p spand-tests --test hostile -- --ignored --nocapture
 	SPAND_ATTACK_SECONDS=10 $(CARGO) test --release -p spand-tests --test attacks
-
-.PHONY: store-kills
-store-kills: packages ## 100 kills of a gateway's store at random moments, held against a twin and the clock
 	SPAND_KILLS=100 $(CARGO) test --release -p spand-tests --test store_kill -- --nocapture
+

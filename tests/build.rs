@@ -6,8 +6,7 @@ use std::process::Command;
 /// What the programs of agent and lab have in common.
 const SHARED: &str = "../agent/src/bpf";
 
-const SOURCES: [&str; 3] =
-    ["src/lab/truth/bpf/sender.bpf.c", "src/bin/bpf-cost/pass.bpf.c", "tests/beside/other.bpf.c"];
+const SOURCES: [&str; 3] = ["src/lab/truth/bpf/sender.bpf.c", "src/bin/bench/pass.bpf.c", "tests/beside/other.bpf.c"];
 
 fn main() {
     println!("cargo::rerun-if-changed={SHARED}");

@@ -192,7 +192,7 @@ fn outnumbered(contributions: &[Contribution]) -> f64 {
     (ends / full - 1.0).clamp(0.0, 1.0)
 }
 
-/// How far apart two addresses may be: the windows of two long transfers differ by as much (test `short_then_bulk`).
+/// How far apart two addresses may be: the windows of two long transfers differ by as much.
 const OF_TWO: f64 = 1.65;
 
 /// The median; of an even number the larger of the middle two, as shares of addresses reach further up than down. Of two the smaller:

@@ -1,14 +1,12 @@
 //! What a cell of another gateway costs, by part: its decoding, what keeps it, and what evaluates its network; and how much memory it takes.
 //! Three gateways see each network in each bucket of a window, one to three connections each.
 //!
-//!     cargo bench -p spand-tests --bench foreign_cells
 
 use std::num::NonZeroUsize;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::ensure;
-use clap::Parser;
+use clap::Args;
 use nix::time::{ClockId, clock_gettime};
 use spand_core::config::WindowConfig;
 use spand_core::networks::NetworkTable;
@@ -17,30 +15,22 @@ use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Micros, Timestamp};
 use spand_share::format::{Batch, read_batch};
 use spand_tests::cluster::made::MadeCells;
-use spand_tests::ending::{arguments, exit_code};
 
-#[derive(Debug, Parser)]
-struct Arguments {
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
     /// Networks that all gateways see.
     #[arg(long, default_value_t = 5_000)]
     networks: u32,
     /// Other gateways.
     #[arg(long, default_value_t = 3)]
     gateways: u16,
-    /// Given by `cargo bench`.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 const BUCKETS: u32 = 30;
 const START: Timestamp = Timestamp::from_micros(1_700_000_005_000_000);
 
-fn main() -> ExitCode {
-    exit_code(work())
-}
-
-fn work() -> anyhow::Result<()> {
-    let Arguments { networks, gateways, .. } = arguments();
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let Arguments { networks, gateways } = arguments;
     let own = Sharing { gateway: GatewayId(1), tap: TapId(1), pseudonyms: Pseudonyms::new([3; 16]) };
     let room = NonZeroUsize::new(1_000_000).unwrap_or(NonZeroUsize::MIN);
     let mut table = NetworkTable::new(WindowConfig::default(), room, RuleKind::default(), 7).sharing(Some(own));

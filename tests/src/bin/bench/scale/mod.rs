@@ -16,10 +16,9 @@ mod run;
 mod world;
 
 use std::num::NonZeroUsize;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::{Parser, ValueEnum};
+use clap::{Args, ValueEnum};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use spand_gateway::publisher::{Published, PublisherConfig, ToHosts};
@@ -27,11 +26,9 @@ use spand_proto::units::Micros;
 
 use self::run::Scale;
 use self::world::{SimClock, World};
-use spand_tests::ending::{arguments, exit_code};
 
-#[derive(Debug, Parser)]
-#[command(about = "Tells many hosts of many networks, and says what that costs")]
-struct Arguments {
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
     /// The networks whose estimates a host receives
     #[arg(long, value_enum, default_value_t = Scope::Talking)]
     to_hosts: Scope,
@@ -76,12 +73,7 @@ enum Scope {
     Talking,
 }
 
-fn main() -> ExitCode {
-    exit_code(work())
-}
-
-fn work() -> Result<()> {
-    let arguments: Arguments = arguments();
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
     let clock = SimClock::new();
     let config = PublisherConfig {
         to_hosts: match arguments.to_hosts {

@@ -1,9 +1,5 @@
 //! How long a push takes: from a SYN's frame handed to the engine to the update in the subscriber's hands.
 //!
-//! ```text
-//! cargo run --release -p spand-tests --bin push-bench
-//! ```
-//!
 //! Engine, publisher and gRPC server are the gateway's own; the subscribers are real gRPC clients over loopback, on a
 //! runtime of their own. Engine, server and subscribers share this machine's cores, which a real gateway's subscribers
 //! do not. Not in the figure: the kernel's way from the wire to the capture thread (`spand_publisher_start_sent_seconds`
@@ -20,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
+use clap::Args;
 use spand_core::config::EngineConfig;
 use spand_core::engine::Engine;
 use spand_core::event::Event;
@@ -33,14 +29,12 @@ use spand_proto::units::{Timestamp, Window};
 use spand_proto::v1::spand_client::SpandClient;
 use spand_proto::v1::update::Event as UpdateEvent;
 use spand_proto::v1::{SubscribeRequest, Update};
-use spand_tests::ending::{arguments, exit_code};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Barrier, watch};
 
-#[derive(Debug, Parser)]
-#[command(about = "Measures the way of a push, from the SYN's frame to the subscriber")]
-struct Arguments {
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
     /// Subscribed hosts
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=250))]
     subscribers: u32,
@@ -100,12 +94,7 @@ impl Stamps {
     }
 }
 
-fn main() -> ExitCode {
-    exit_code(work())
-}
-
-fn work() -> Result<ExitCode> {
-    let arguments: Arguments = arguments();
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     let count = arguments.syns.checked_mul(arguments.seconds).context("too many SYNs")?;
     ensure!(u64::from(count) <= u64::from(arguments.networks) * 250, "more SYNs than addresses: name more networks");
     let stamps = Arc::new(Stamps::new(count, arguments.networks));

@@ -6,22 +6,19 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use clap::Parser;
+use clap::Args;
 use spand_tests::cluster::gateway::{Gateway, Metrics, Setup, grpc, port};
-use spand_tests::ending::{arguments, exit_code};
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::networks::fill_store;
 use spand_tests::starts::subscriber::Target;
 use spand_tests::starts::{Ledger, at_per_mille, remote, subscriber};
 
-#[derive(Debug, Parser)]
-#[command(about = "Measures the way of a start from the SYN on the wire to the agent (needs root)")]
-struct Arguments {
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
     /// The gateway's program
     #[arg(long, default_value = "target/release/spand-gateway")]
     gateway: PathBuf,
@@ -42,12 +39,7 @@ struct Arguments {
     seconds: u32,
 }
 
-fn main() -> ExitCode {
-    exit_code(work())
-}
-
-fn work() -> Result<()> {
-    let arguments: Arguments = arguments();
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
     let networks = arguments.networks as usize;
     let count = arguments.rate as usize * arguments.seconds as usize;
     ensure!(count <= networks * 254, "at most {} SYNs go to {networks} networks: give fewer seconds", networks * 254);

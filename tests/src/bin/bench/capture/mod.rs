@@ -12,14 +12,12 @@ mod frames;
 mod measure;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Parser, ValueEnum};
+use clap::{Args, ValueEnum};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use spand_tests::ending::{arguments, exit_code};
 use spand_tests::lab::link::{End, veth};
 use spand_tests::lab::namespace::Namespace;
 
@@ -32,9 +30,8 @@ const READER_CPU: usize = 1;
 /// Frames a second where the delay of single packets is measured.
 const SINGLE_RATE: u32 = 200;
 
-#[derive(Debug, Parser)]
-#[command(about = "Measures what each capture backend takes from a live interface")]
-struct Arguments {
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
     /// Seconds of each row
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
@@ -96,12 +93,7 @@ enum Load {
     Gateway,
 }
 
-fn main() -> ExitCode {
-    exit_code(work())
-}
-
-fn work() -> Result<()> {
-    let arguments: Arguments = arguments();
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
     for size in &arguments.sizes {
         ensure!(
             (SHORTEST_BYTES..=LONGEST_BYTES).contains(size),

@@ -1,8 +1,5 @@
 //! How fast one core replays: a generated trace through the file reader alone, through the decoder, and through the engine.
 //!
-//! `cargo bench -p spand-tests --bench replay_speed -- [--packets N] [--connections N] [--loss P] [--runs N] [--limit N]
-//! [--extreme one-packet-flows|one-flow|every-network|established] [--file PCAP]`
-//!
 //! Times are processor time of the one thread that does the work, the best of several runs, so that a busy machine shows
 //! its speed and not its load. The ratio of engine to decoder says what reconstruction costs on top of a bare parse. The
 //! engine runs twice: as at an organisation's egress, where the hosts of `--internal` are rebuilt, and with both ends of
@@ -11,11 +8,10 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::Parser;
+use clap::Args;
 use ipnet::IpNet;
 use spand_capture::{Next, PacketSource, open_file};
 use spand_core::config::{EngineConfig, Limits};
@@ -23,7 +19,6 @@ use spand_core::counters::Counters;
 use spand_core::engine::Engine;
 use spand_core::wire::{Decoder, Frame};
 use spand_proto::units::Timestamp;
-use spand_tests::ending::{arguments, exit_code};
 use spand_tests::memory::{resident_bytes, thread_time};
 use spand_tests::trace::extreme::{Extreme, write_extreme};
 use spand_tests::trace::{TraceConfig, write_trace};
@@ -31,8 +26,8 @@ use spand_tests::trace::{TraceConfig, write_trace};
 /// Octets kept of each packet of a generated trace.
 const SNAP_LEN: usize = 96;
 
-#[derive(Parser)]
-struct Arguments {
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
     /// Packets of the generated trace.
     #[arg(long, default_value_t = 5_000_000)]
     packets: u64,
@@ -57,9 +52,6 @@ struct Arguments {
     /// Replay this capture instead of a generated one.
     #[arg(long)]
     file: Option<PathBuf>,
-    /// What `cargo bench` passes.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 /// Processor time per packet of one kind of work.
@@ -83,12 +75,7 @@ impl Timing {
     }
 }
 
-fn main() -> ExitCode {
-    exit_code(work())
-}
-
-fn work() -> anyhow::Result<()> {
-    let arguments: Arguments = arguments();
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let path = match &arguments.file {
         Some(path) => path.clone(),

@@ -1,9 +1,5 @@
 //! A gateway under steady load for a long time: does anything grow, slow down, or fail?
 //!
-//! ```text
-//! make soak ARGS="--minutes 60"
-//! ```
-//!
 //! In a namespace of its own a generated trace is played into one end of a veth pair as fast as one core can, over and over, connections
 //! coming and going; a gateway captures at the other end. Meanwhile hosts subscribe, listen for a while, and leave without a
 //! word, and questions are asked. One line a minute; the last lines say what moved between the first quarter and the last.
@@ -12,21 +8,19 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
-use clap::Parser;
+use clap::Args;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 use rand::RngExt;
 use spand_proto::contract::ContractVersion;
 use spand_proto::v1::SubscribeRequest;
 use spand_proto::v1::spand_client::SpandClient;
-use spand_tests::ending::{arguments, exit_code};
 use spand_tests::lab::link::{End, veth};
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::lab::wire::packet_port;
@@ -43,9 +37,8 @@ const SNAP_LEN: usize = 1_514;
 /// Counters that tell of something lost or refused.
 const FAULTS: [&str; 4] = ["dropped", "no_room", "evicted", "queue_full"];
 
-#[derive(Parser)]
-#[command(about = "Holds a gateway under load and says what moved")]
-struct Arguments {
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
     /// Minutes of load
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_440))]
     minutes: u64,
@@ -81,12 +74,7 @@ struct Minute {
     p99: Duration,
 }
 
-fn main() -> ExitCode {
-    exit_code(work())
-}
-
-fn work() -> Result<()> {
-    let arguments: Arguments = arguments();
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
     let program = product::program(arguments.gateway.as_deref(), "spand-gateway")?;
     let namespace = Namespace::create("soak")?;
     namespace.sysctl("ipv6/conf/default/disable_ipv6", "1")?;

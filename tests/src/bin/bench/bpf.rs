@@ -8,11 +8,10 @@ use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::process::ExitCode;
 use std::{fs, thread};
 
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
+use clap::Args;
 use libbpf_rs::{MapCore, MapType, ObjectBuilder, Program};
 use nix::sys::socket::{setsockopt, sockopt};
 use spand_agent::Clock;
@@ -21,7 +20,6 @@ use spand_agent::apply::{Applier, Decided, Desired, DesiredStarts, Inputs, Skipp
 use spand_agent::config::{ApplyMethod, Config, GrowthRule};
 use spand_proto::start::{Mode, Shape};
 use spand_proto::units::{Micros, Segments};
-use spand_tests::ending::{arguments, exit_code};
 use spand_tests::lab::namespace::{Cgroup, Namespace};
 
 static PASS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pass.bpf.o"));
@@ -33,8 +31,8 @@ const PORT: u16 = 8_000;
 const SEGMENT_BYTES: usize = 1_448;
 
 /// What the agent's kernel programs cost
-#[derive(Parser)]
-struct Arguments {
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
     /// Connections in each turn
     #[arg(long, default_value_t = 500)]
     connections: u32,
@@ -90,12 +88,7 @@ struct Cost {
     per_connection_ns: f64,
 }
 
-fn main() -> ExitCode {
-    exit_code(work())
-}
-
-fn work() -> Result<()> {
-    let arguments: Arguments = arguments();
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
     let before = fs::read_to_string(STATISTICS).context("this kernel keeps no run statistics of programs")?;
     fs::write(STATISTICS, "1").context("cannot turn on run statistics: run as root")?;
     let outcome = measure(&arguments);
@@ -150,7 +143,7 @@ fn pass_through(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
     let map = object.maps_mut().find(|map| map.map_type() == MapType::StructOps);
     let link = map.context("the pass-through lacks its congestion control")?.attach_struct_ops()?;
     let ids = loaded_since(before)?;
-    let cost = run(arguments, servers, Some("pass_cubic"), &ids);
+    let cost = once(arguments, servers, Some("pass_cubic"), &ids);
     drop(link);
     cost
 }
@@ -196,7 +189,7 @@ fn with_agent(arguments: &Arguments, servers: &Cgroup, arm: &Arm) -> Result<Cost
         let desired = DesiredStarts::from([("127.1.0.0/24".parse()?, wanted)]);
         applier.reconcile(&Decided { desired: &desired, skipped: &Skipped::new(), touched: None }, now).await;
         let ids = loaded_since(before)?;
-        let cost = run(arguments, servers, None, &ids);
+        let cost = once(arguments, servers, None, &ids);
         let started = applier.counts().get("started").copied().unwrap_or(0);
         ensure!(
             started == u64::from(arguments.connections),
@@ -233,7 +226,7 @@ fn runs(ids: &BTreeMap<String, u32>) -> Result<Runs> {
 }
 
 /// Sends over the given number of connections, one after the other. Accepted sockets belong to the listener's cgroup.
-fn run(arguments: &Arguments, servers: &Cgroup, control: Option<&str>, ids: &BTreeMap<String, u32>) -> Result<Cost> {
+fn once(arguments: &Arguments, servers: &Cgroup, control: Option<&str>, ids: &BTreeMap<String, u32>) -> Result<Cost> {
     let address = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT));
     let listener = servers.enter(|| Ok(TcpListener::bind(address)?))?;
     let before = runs(ids)?;

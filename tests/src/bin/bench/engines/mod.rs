@@ -12,25 +12,24 @@
 mod yardstick;
 
 use std::num::NonZeroU32;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use clap::Parser;
+use clap::Args;
 use ipnet::IpNet;
 use spand_core::config::{EngineConfig, Limits, Shard};
 use spand_core::engine::Engine;
 use spand_core::shard::{Partition, Takers};
-use spand_tests::ending::{arguments, exit_code};
 use spand_tests::memory::{children, resident_bytes, thread_time};
 use spand_tests::trace::TraceSummary;
 
 use yardstick::Trace;
 
-#[derive(Parser)]
-struct Arguments {
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
     /// Packets of the generated trace.
     #[arg(long, default_value_t = 10_000_000)]
     packets: u64,
@@ -65,12 +64,7 @@ struct Timing {
     held: u64,
 }
 
-fn main() -> ExitCode {
-    exit_code(work())
-}
-
-fn work() -> anyhow::Result<()> {
-    let arguments: Arguments = arguments();
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let trace = Trace::generate(arguments.packets, arguments.connections)?;
     let TraceSummary { packets, connections, retransmissions, file_bytes } = &trace.summary;
     println!("{packets} packets of {connections} connections, {retransmissions} sent again, {file_bytes} bytes");
@@ -101,9 +95,9 @@ fn work() -> anyhow::Result<()> {
 
     let internal: Vec<IpNet> = vec!["10.0.0.0/8".parse()?];
     let config = EngineConfig { internal, limits: Limits::for_replay(), ..EngineConfig::default() };
-    let one = best_of(arguments.runs, || run(&trace, &config, NonZeroU32::MIN, false))?;
+    let one = best_of(arguments.runs, || time(&trace, &config, NonZeroU32::MIN, false))?;
     print("1 engine", &one, &looked_up);
-    let several = best_of(arguments.runs, || run(&trace, &config, arguments.engines, arguments.divided))?;
+    let several = best_of(arguments.runs, || time(&trace, &config, arguments.engines, arguments.divided))?;
     print(&format!("{} engines", arguments.engines), &several, &looked_up);
     let gain = |before: Duration, after: Duration| before.as_secs_f64() / after.as_secs_f64();
     println!(
@@ -151,7 +145,7 @@ fn bare(work: impl FnOnce() -> u64) -> anyhow::Result<Timing> {
     Ok(Timing { busiest: thread_time()?.saturating_sub(begun), wall: wall.elapsed(), samples: 0, held: 0 })
 }
 
-fn run(trace: &Trace, config: &EngineConfig, count: NonZeroU32, divided: bool) -> anyhow::Result<Timing> {
+fn time(trace: &Trace, config: &EngineConfig, count: NonZeroU32, divided: bool) -> anyhow::Result<Timing> {
     let partition = Partition::new(config, count);
     let together = Barrier::new(usize::try_from(count.get())? + 1);
     let before = resident_bytes("self")?;

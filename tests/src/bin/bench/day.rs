@@ -1,21 +1,17 @@
 //! A day of traffic: does the engine's memory stay what it was after the first hour?
 //!
-//! `make bench-day ARGS="[--hours N] [--connections N]"`
-//!
 //! A generated trace goes straight into an engine with the limits of a gateway, which is driven as the gateway's thread drives it:
 //! time passes between packets, changes and samples are taken every half second of the trace's time. Connections come and go,
 //! wait for their end in the table, and networks age. The output is, per hour of the trace, the memory that the process holds.
 
 use std::io::{self, Write};
-use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::Parser;
+use clap::Args;
 use spand_core::config::EngineConfig;
 use spand_core::engine::Engine;
 use spand_core::wire::Frame;
 use spand_proto::units::{Micros, Timestamp};
-use spand_tests::ending::{arguments, exit_code};
 use spand_tests::memory::resident_bytes;
 use spand_tests::trace::{TraceConfig, write_trace};
 
@@ -23,8 +19,8 @@ use spand_tests::trace::{TraceConfig, write_trace};
 const HOUSEKEEPING: Micros = Micros::from_millis(500);
 const HOUR_NANOS: u64 = 3_600 * 1_000_000_000;
 
-#[derive(Parser)]
-struct Arguments {
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
     /// Hours of traffic.
     #[arg(long, default_value_t = 24)]
     hours: u64,
@@ -111,12 +107,7 @@ impl Write for Day {
     }
 }
 
-fn main() -> ExitCode {
-    exit_code(work())
-}
-
-fn work() -> anyhow::Result<()> {
-    let arguments: Arguments = arguments();
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let config = EngineConfig { internal: vec!["10.0.0.0/8".parse()?], ..EngineConfig::default() };
     let mut day = Day {
         engine: Engine::new(config),

@@ -1,10 +1,6 @@
 //! How long an application waits for a start: in its own process from the table of `spand-advice`, and over the agent's socket, beside a
 //! bare echo over a Unix socket in the same run.
 //!
-//! ```text
-//! cargo run --release -p spand-tests --bin advice-bench
-//! ```
-//!
 //! The agent holds advice for all networks, and each question is about one of them at random. Client and agent share this machine's
 //! cores. Ends with 1 when a 99th percentile is not below its target.
 
@@ -18,17 +14,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
+use clap::Args;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use spand_advice::{Adviser, Outcome, Question};
 use spand_proto::network::Network;
 use spand_tests::applications::Offering;
-use spand_tests::ending::{arguments, exit_code};
 
-#[derive(Debug, Parser)]
-#[command(about = "Measures how long an application waits for a start")]
-struct Arguments {
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
     /// Networks with advice
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     networks: u32,
@@ -52,12 +46,7 @@ const TURN: u32 = 1_000;
 const PATIENCE: Duration = Duration::from_secs(10);
 const RTT: Duration = Duration::from_millis(41);
 
-fn main() -> ExitCode {
-    exit_code(work())
-}
-
-fn work() -> Result<ExitCode> {
-    let arguments: Arguments = arguments();
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     let offering = Offering::new(arguments.networks)?;
     for number in 0..arguments.networks {
         offering.decide(Network::of(destination(number).ip()), false);

@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::net::Ipv4Addr;
 use std::num::NonZeroU32;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::Parser;
+use clap::Args;
 use spand_core::config::{EngineConfig, Limits};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
@@ -22,15 +21,14 @@ use spand_core::wire::Frame;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 use spand_tests::benefit::statistics::quantile;
-use spand_tests::ending::{arguments, exit_code};
 use spand_tests::memory::thread_time;
 use spand_tests::trace::connection::Connection;
 use spand_tests::trace::packet::{Packet, Tuple};
 use spand_tests::trace::{TraceConfig, frame, generate_with};
 
 /// Compares an engine that follows fewer connections with one that follows all
-#[derive(Parser)]
-struct Arguments {
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
     /// Connections at a time
     #[arg(long, default_value_t = 1_000)]
     connections: u32,
@@ -198,7 +196,7 @@ fn loss(connection: &Connection, at_ns: u64, ranks: &[u32]) -> f64 {
     if connection.in_flight() > window { 0.15 } else { 0.0005 }
 }
 
-fn run(arguments: &Arguments, kept: SampleRate) -> Result<()> {
+fn compare(arguments: &Arguments, kept: SampleRate) -> Result<()> {
     let &Arguments { connections, networks, seconds, seed } = arguments;
     let config =
         TraceConfig { packets: u64::MAX, connections, loss: 0.0, networks: 1 << NETWORK_BITS, snap_len: 96, seed };
@@ -254,14 +252,9 @@ fn run(arguments: &Arguments, kept: SampleRate) -> Result<()> {
     Ok(())
 }
 
-fn main() -> ExitCode {
-    exit_code(work())
-}
-
-fn work() -> Result<()> {
-    let arguments: Arguments = arguments();
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
     for parts in [128, 64, 16] {
-        run(&arguments, SampleRate::of_256(parts))?;
+        compare(&arguments, SampleRate::of_256(parts))?;
     }
     Ok(())
 }

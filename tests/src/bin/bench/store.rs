@@ -1,9 +1,5 @@
 //! How far the store is behind at a given rate of changes.
 //!
-//! ```text
-//! cargo run --release -p spand-tests --bin store-bench
-//! ```
-//!
 //! Hands changes to the gateway's own writer ten times a second, as the engine's thread does, and watches the age of the
 //! oldest change that is not on the disk. Ends with 1 when that passes the target.
 
@@ -13,14 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use clap::Parser;
+use clap::Args;
 use spand_gateway::store::{SledStore, StoreWriter};
-use spand_tests::ending::{arguments, exit_code};
 use spand_tests::networks::changes;
 
-#[derive(Debug, Parser)]
-#[command(about = "Measures how far the store is behind")]
-struct Arguments {
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
     /// Networks that change
     #[arg(long, default_value_t = 100_000)]
     networks: u32,
@@ -41,12 +35,7 @@ struct Arguments {
 /// Hand-overs a second.
 const TICKS: u32 = 10;
 
-fn main() -> ExitCode {
-    exit_code(work())
-}
-
-fn work() -> Result<ExitCode> {
-    let arguments: Arguments = arguments();
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     let temporary = tempfile::tempdir().context("a folder")?;
     let path = arguments.directory.clone().unwrap_or_else(|| temporary.path().to_owned()).join("estimates");
     let opened = SledStore::open(&path)?;
