@@ -213,11 +213,11 @@ impl fmt::Display for BytesPerSecond {
 }
 
 /// A number with its noun: one, or several.
-pub fn counted<N: fmt::Display + From<u8> + PartialEq>(count: N, one: &str, several: &str) -> String {
+pub fn counted<N: Copy + fmt::Display + From<u8> + PartialEq>(count: N, one: &str, several: &str) -> String {
     format!("{count} {}", if count == N::from(1) { one } else { several })
 }
 
-/// To so many decimal places, for output: a computed value has up to 17 digits, and most of them mean nothing.
+/// The value with this number of decimal places, for output: a computed value has up to 17 digits, and most of them mean nothing.
 pub fn rounded(value: f64, places: i32) -> f64 {
     let unit = 10f64.powi(places);
     (value * unit).round() / unit

@@ -97,7 +97,7 @@ pub fn parse<C: DeserializeOwned>(text: &str, path: &Path) -> Result<C, ConfigEr
     })
 }
 
-/// The words that a key takes, where the value is no text: the parser names them only for a text that is none of them.
+/// The words that a key takes, where the value is no text: the parser names them only for a text that does not match.
 fn words_expected<C: DeserializeOwned>(text: &str, span: &Range<usize>, message: &str) -> Option<String> {
     if !message.contains("wanted string or table") {
         return None;
