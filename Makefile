@@ -48,6 +48,7 @@ install: packages ## Programs, a header for C, systemd units, users and configur
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system packaging/systemd/*.service
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/sysusers.d packaging/sysusers.d/*.conf
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/include agent/advice/c/spand_advice.h
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/spand-gateway/proto/spand/v1 proto/spand/v1/*.proto
 	@for name in gateway agent; do \
 	    $(BUILT)/examples/spand-$$name-manual $(DESTDIR)$(PREFIX)/share; \
 	    file=$(DESTDIR)/etc/spand/$$name.toml; \

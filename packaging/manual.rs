@@ -1,5 +1,5 @@
-//! Man pages and shell completions of a program, from what its command line says of itself: a part of an example of each program,
-//! so that neither program carries what writes them.
+//! Man pages and shell completions of a program, from its command line: a part of an example of each program, so that neither
+//! program carries what writes man pages.
 
 use std::io;
 use std::path::Path;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use spand_proto::operator::parse_bytes;
 
 use crate::destination::Destination;
 use crate::pause::parse_length;
@@ -50,14 +51,14 @@ pub(crate) struct Query {
     /// Where to: an address, or a host name, of which every address is asked about
     #[arg(value_name = "DEST")]
     pub(crate) destination: Destination,
-    /// Size of the transfer
-    #[arg(long, value_name = "N")]
+    /// Size of the transfer in bytes, such as 100k (100,000), 2M or 64Ki (65,536)
+    #[arg(long, value_name = "N", value_parser = parse_bytes)]
     pub(crate) bytes: Option<NonZeroU64>,
     /// Segment size less options, in bytes; that of the estimate unless given
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) mss: Option<NonZeroU64>,
     /// The peer's receive window, scaled, in bytes
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) peer_window: Option<NonZeroU64>,
     /// Round trip of the connection's handshake
     #[arg(long, value_name = "MS")]
@@ -75,11 +76,11 @@ pub(crate) struct Explain {
     /// Where to: an address, or a host name, of which every address is asked about
     #[arg(value_name = "DEST")]
     pub(crate) destination: Destination,
-    /// Size of the transfer
-    #[arg(long, value_name = "N")]
+    /// Size of the transfer in bytes, such as 100k (100,000), 2M or 64Ki (65,536)
+    #[arg(long, value_name = "N", value_parser = parse_bytes)]
     pub(crate) bytes: Option<NonZeroU64>,
     /// Segment size less options, in bytes; that of the estimate unless given
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) mss: Option<NonZeroU64>,
     #[command(flatten)]
     pub(crate) at: Socket,

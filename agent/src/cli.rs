@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use spand_proto::operator::{Failure, USAGE, or_default};
 
 use crate::apply::route::guard;
@@ -18,7 +19,7 @@ use crate::{commands, doctor};
 /// Exit codes: 0 done; 1 a fault of the environment (no gateway, no running agent, a missing privilege); 2 a failed check
 /// of `doctor`; 64 a fault of the command line or the configuration.
 #[derive(Debug, Parser)]
-#[command(name = "spand-agent", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "spand-agent", version, propagate_version = true)]
 pub struct Cli {
     /// The configuration
     #[arg(long, global = true, value_name = "FILE", default_value = DEFAULT_PATH)]
@@ -56,6 +57,12 @@ enum Command {
     Probe(Format),
     /// Check this host and its path to the gateway for common faults, and print what to do. If no agent runs, it also loads the kernel programs and removes them
     Doctor(Format),
+    /// Print the completions of a shell for this program; its packages install those of bash, zsh and fish
+    Completions {
+        /// The shell
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
     /// Remove the agent's routes when standard input ends or is silent; started by `run`
     #[command(hide = true)]
     Guard {
@@ -102,6 +109,11 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Resume(Running { at, format }) => commands::resume(&place(&path, &at).socket, format),
         Command::Probe(format) => commands::probe(format),
         Command::Doctor(format) => doctor::run(&path, format),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "spand-agent", &mut text);
+            commands::print_raw(&String::from_utf8_lossy(&text))
+        }
         Command::Guard { ledger, patience_s } => guard::run(&ledger, Duration::from_secs(patience_s)),
     }
 }

@@ -4,9 +4,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use spand_capture::check_filter;
 use spand_proto::operator::{Failure, USAGE, or_default};
+use spand_proto::units::counted;
 
 use crate::api::{Access, password_line};
 use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory, renamed_warnings};
@@ -18,7 +20,7 @@ use crate::{ask, cert, doctor, password, replay, reset_experiment};
 /// Exit codes: 0 done; 1 the environment is at fault (a file or interface that cannot be read, a port in use, no gateway, a missing
 /// privilege); 2 `doctor` found something at fault; 64 the command line or the configuration is.
 #[derive(Debug, Parser)]
-#[command(name = "spand-gateway", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "spand-gateway", version, propagate_version = true)]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]
@@ -65,6 +67,12 @@ pub enum Command {
     },
     /// Look for the usual faults of gateway, host and mirror port, and say what to do; changes nothing
     Doctor(doctor::Arguments),
+    /// Print the completions of a shell for this program; its packages install those of bash, zsh and fish
+    Completions {
+        /// The shell
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
     /// Ask a running gateway
     #[command(flatten)]
     Ask(ask::Command),
@@ -101,6 +109,11 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::CheckConfig { config } => check(&config),
         Command::ResetExperiment { config, store } => reset_experiment(&config, store),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "spand-gateway", &mut text);
+            print(&String::from_utf8_lossy(&text), "the completions")
+        }
         Command::Ask(command) => ask::run(&command),
     }
 }
@@ -154,15 +167,19 @@ fn check(path: &Path) -> Result<(), Failure> {
     }
     let text = toml::to_string(&config)
         .map_err(|error| Failure::Environment(format!("cannot print the configuration: {error}")))?;
-    let (prefixes, memory) = (engine.prefixes.len(), Memory::of(&config, &engine).comment());
-    let text = format!(
-        "# {} is valid; the prefix list holds {prefixes} prefixes. In force:\n{memory}\n{text}",
-        path.display()
-    );
-    match writeln!(io::stdout().lock(), "{text}") {
+    let memory = Memory::of(&config, &engine).comment();
+    let networks = match engine.prefixes.len() {
+        0 => "networks are /24 and /48, since no list of prefixes (traffic.prefix_list) is in force".to_owned(),
+        count => format!("the list of prefixes (traffic.prefix_list) has {}", counted(count, "prefix", "prefixes")),
+    };
+    print(&format!("# {} is valid; {networks}. In force:\n{memory}\n{text}", path.display()), "the configuration")
+}
+
+fn print(text: &str, what: &str) -> Result<(), Failure> {
+    match writeln!(io::stdout().lock(), "{}", text.trim_end()) {
         // The reader closed the pipe, as in `check-config | head`.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Environment(format!("cannot print the configuration: {error}")))
+            Err(Failure::Environment(format!("cannot print {what}: {error}")))
         }
         _ => Ok(()),
     }

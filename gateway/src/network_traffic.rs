@@ -3,7 +3,7 @@
 use serde::Serialize;
 use spand_core::networks::traffic::NetworkTraffic;
 use spand_core::types::Flow;
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::{Micros, Timestamp, rounded};
 
 /// The traffic of a network.
 #[derive(Clone, Debug, Serialize)]
@@ -49,7 +49,7 @@ impl FlowDocument {
             payload_bytes: window.bytes,
             retransmitted_packets: window.retransmitted_packets,
             retransmitted_bytes: window.retransmitted_bytes,
-            loss: window.loss(),
+            loss: window.loss().map(|part| rounded(part, 6)),
             total_packets: total.packets,
             total_payload_bytes: total.bytes,
             total_retransmitted_packets: total.retransmitted_packets,

@@ -4,7 +4,7 @@ use serde::Serialize;
 use spand_core::estimate::Compared;
 use spand_core::networks::view::NetworkView;
 use spand_proto::opening::Opening;
-use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+use spand_proto::units::{Bytes, Micros, Timestamp, rounded};
 
 /// What one more connection may open with.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,7 +41,7 @@ impl OpeningDocument {
         Self {
             rule: opening.rule.name(),
             ssthresh_segments: mss.map(|mss| opening.threshold.segments(mss).0),
-            ssthresh_bytes: opening.threshold.bytes(),
+            ssthresh_bytes: rounded(opening.threshold.bytes(), 1),
             loss_interval_ms: losses.map(|losses| losses.interval.as_millis_f64()),
             oldest_loss_interval_ms: losses.map(|losses| losses.oldest_interval.as_millis_f64()),
             loss_age_s: losses.map(|losses| now.since(losses.last)).map(Micros::as_secs_f64),
@@ -64,7 +64,7 @@ impl ComparedDocument {
         Self {
             rule: compared.rule.name(),
             wc_segments: compared.share.zip(mss).map(|(share, mss)| share.segments(mss).0),
-            wc_bytes: compared.share.map(Window::bytes),
+            wc_bytes: compared.share.map(|share| rounded(share.bytes(), 1)),
             opening: compared.opening.map(|opening| OpeningDocument::new(opening, mss, now)),
         }
     }

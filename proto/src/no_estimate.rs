@@ -7,6 +7,8 @@ use std::{fmt, iter};
 use serde::{Serialize, Serializer};
 use strum::{Display, IntoStaticStr, VariantArray};
 
+use crate::units::counted;
+
 /// The reason without its figures. Names never change; new reasons are added at the end.
 #[derive(Clone, Copy, Debug, Display, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd, Serialize, VariantArray)]
 #[serde(rename_all = "snake_case")]
@@ -147,10 +149,6 @@ impl Explanation {
         let outcomes = Outcomes { seen: 0, by_reason: [0; COUNTED.len()] };
         Self { reason, outcomes, samples: (0, 0), needed_connections: 0, followed: 1.0 }
     }
-}
-
-fn counted(count: u32, one: &str, several: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { several })
 }
 
 impl fmt::Display for Explanation {

@@ -208,8 +208,19 @@ impl fmt::Display for Micros {
 
 impl fmt::Display for BytesPerSecond {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes/s", self.0)
+        write!(f, "{:.3} Mbit/s", self.0 as f64 * 8.0 / 1e6)
     }
+}
+
+/// A number with its noun: one, or several.
+pub fn counted<N: Copy + fmt::Display + From<u8> + PartialEq>(count: N, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == N::from(1) { one } else { several })
+}
+
+/// The value with this number of decimal places, for output: a computed value has up to 17 digits, and most of them mean nothing.
+pub fn rounded(value: f64, places: i32) -> f64 {
+    let unit = 10f64.powi(places);
+    (value * unit).round() / unit
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 #[test]
 fn links_lead_somewhere() {
@@ -202,6 +203,72 @@ fn results_and_decisions_stay_short_and_name_no_commit() {
         assert!(commit.is_none(), "{place} names a commit: {}", commit.unwrap_or_default());
     }
     assert!((1_000..=17_250).contains(&words), "{words} words of results and decisions, 17,250 at most");
+}
+
+/// The README gives figures of other pages, rounded; each is computed again from the page that it is from.
+#[test]
+fn figures_that_the_readme_repeats_are_those_of_the_results() {
+    let page = |path: &str| fs::read_to_string(workspace().join(path)).expect("a page");
+    let readme = page("README.md");
+    let rows = |text: &str| -> Vec<Vec<String>> {
+        let rows = text.lines().filter(|line| line.starts_with('|'));
+        rows.map(|row| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
+    };
+    let mut checked = 0;
+    let benefit = page("docs/results/benefit.md");
+    for row in rows(&benefit).iter().filter(|row| row.len() == 8 && row[1] == "55") {
+        let whose = row[0].strip_prefix("a fixed ").map_or(row[0].clone(), |n| format!("a window of {n} everywhere"));
+        let here = rows(&readme).into_iter().find(|row| row[0] == whose).unwrap_or_else(|| panic!("no row of {whose}"));
+        for (from, to) in [(3, 1), (4, 2), (5, 3), (6, 4), (2, 5)] {
+            let ratio = row[from].split(' ').next().expect("a ratio").parse::<f64>().expect("a number");
+            let percent = (ratio - 1.0) * 100.0;
+            let shown = here[to].strip_suffix(" %").and_then(|shown| shown.parse::<f64>().ok()).expect("percent");
+            // The ratio is rounded as well.
+            assert!((shown - percent).abs() <= 0.55, "{whose}: {} for {ratio}", here[to]);
+            checked += 1;
+        }
+        assert_eq!(here[7], row[7], "{whose}");
+    }
+    assert_eq!(checked, 6 * 5, "figures of the table found");
+
+    let crowds = rows(&page("docs/decisions/whole-share.md"));
+    let of = |path: &str| -> (String, Vec<i32>) {
+        let at = crowds.iter().position(|row| row[0].starts_with(path)).unwrap_or_else(|| panic!("no row of {path}"));
+        let load = crowds[at][0].split(", ").last().and_then(|load| load.split(':').next()).expect("a load").to_owned();
+        let changes = crowds[at + 1][1..5].iter().map(|cell| cell.split(' ').next().expect("a change"));
+        (load, changes.map(|change| change.parse().expect("a number")).collect())
+    };
+    let ((load, narrow), (other_load, wide)) = (of("10 Mbit/s"), of("20 Mbit/s"));
+    let [least, most] = [wide.iter().max(), wide.iter().min()].map(|change| -change.expect("four sizes"));
+    let sentence = format!(
+        "on 10 Mbit/s at {load} load 100 KB took {} % less time than CUBIC's, 1 MB {} % more; on 20 Mbit/s at {other_load} all sizes \
+         {least} to {most} % less",
+        -narrow[2], narrow[3]
+    );
+    assert!(readme.contains(&sentence), "README does not have: {sentence}");
+    let harm = format!("on 10 Mbit/s 1 MB took {} % longer", narrow[3]);
+    assert!(page("docs/results/harm.md").contains(&harm), "harm.md does not have: {harm}");
+}
+
+/// A large file stays in every clone for ever. Recorded inputs of tests are what needs the room.
+#[test]
+fn no_tracked_file_outside_the_recorded_inputs_is_larger_than_a_megabyte() {
+    if !workspace().join(".git").exists() {
+        eprintln!("skipped: this is an archive of the sources");
+        return;
+    }
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(workspace()).output().expect("git");
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    let names = String::from_utf8(listed.stdout).expect("names in UTF-8");
+    let mut checked = 0;
+    for name in names.split('\0').filter(|name| !name.is_empty()) {
+        // A file that is deleted and not yet committed is on the list.
+        let Ok(file) = fs::symlink_metadata(workspace().join(name)) else { continue };
+        let recorded = ["tests/cases/", "tests/fixtures/"].iter().any(|folder| name.starts_with(folder));
+        assert!(recorded || file.len() <= 1_000_000, "{name} has {} bytes, 1,000,000 at most", file.len());
+        checked += 1;
+    }
+    assert!(checked > 500, "only {checked} files found");
 }
 
 #[test]

@@ -290,6 +290,21 @@ fn the_header_for_c_comes_with_the_agent_in_every_way_to_install_it() {
     assert!(read(&packaging("debian/spand-agent.install")).contains("staged/spand-agent/*"));
 }
 
+#[test]
+fn the_sources_of_the_protocol_come_with_the_gateway_in_every_way_to_install_it() {
+    for (file, folder) in [
+        ("../Makefile", "$(DESTDIR)$(PREFIX)/share/spand-gateway/proto/spand/v1"),
+        ("../scripts/deb", "\"$tree/staged/spand-gateway/usr/share/spand-gateway/proto/spand/v1\""),
+        ("../scripts/release", "\"$staged/usr/share/spand-gateway/proto/spand/v1\""),
+    ] {
+        let installed = format!("install -D -m 0644 -t {folder} proto/spand/v1/*.proto");
+        assert!(read(&packaging(file)).contains(&installed), "{file} has no `{installed}`");
+    }
+    let spec = read(&packaging("rpm/spand.spec"));
+    let gateways = spec.split("%files -n spand-gateway").nth(1).expect("the gateway's files");
+    assert!(gateways.lines().any(|line| line == "/usr/share/spand-gateway"), "rpm refuses a file that no package has");
+}
+
 /// The listener answers to the machine's own names and addresses alone, so a check under another name is refused for ever.
 #[test]
 fn the_health_check_of_the_image_asks_under_a_name_that_is_answered() {

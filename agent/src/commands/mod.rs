@@ -102,7 +102,12 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 /// Prints, and takes a reader that had enough (`| head`) for success.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let lines: Vec<_> = text.trim_end().lines().map(printable).collect();
-    match writeln!(io::stdout().lock(), "{}", lines.join("\n")) {
+    print_raw(&lines.join("\n"))
+}
+
+/// The same, of text of our own.
+pub(crate) fn print_raw(text: &str) -> Result<(), Failure> {
+    match writeln!(io::stdout().lock(), "{}", text.trim_end()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Environment(format!("cannot print: {error}")))
         }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use spand_proto::operator::Failure;
+use spand_proto::units::counted;
 
 use super::{print, print_json};
 use crate::args::{Format, Pause};
@@ -47,8 +48,8 @@ pub(super) fn change(socket: &Path, request: &Request) -> Result<Paused, ChangeE
 pub(super) fn shortfall(paused: &Paused) -> Option<String> {
     if paused.paused && paused.networks_in_force > 0 {
         return Some(format!(
-            "the kernel refused to remove the advice for {} networks: the agent goes on trying, and its log has the reason",
-            paused.networks_in_force
+            "the kernel refused to remove the advice for {}: the agent goes on trying, and its log has the reason",
+            networks(paused.networks_in_force)
         ));
     }
     let what = if paused.paused { "advice is paused" } else { "advice is resumed" };
@@ -65,7 +66,7 @@ fn show(paused: &Paused, format: Format) -> Result<(), Failure> {
 }
 
 fn networks(count: usize) -> String {
-    if count == 1 { "1 network".to_owned() } else { format!("{count} networks") }
+    counted(count, "network", "networks")
 }
 
 fn for_people(paused: &Paused) -> String {

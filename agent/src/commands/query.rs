@@ -2,7 +2,7 @@
 
 use spand_proto::operator::{AdviceDocument, Failure};
 use spand_proto::query::{Advice, Answer, Query as Questions, Question};
-use spand_proto::units::{Bytes, Micros, Segments};
+use spand_proto::units::{Bytes, Micros, Segments, counted};
 
 use super::{addresses, print_answers, print_json_answers};
 use crate::args::Query;
@@ -79,13 +79,13 @@ fn for_people(answer: &Answer) -> String {
         Some(estimate) => {
             let rtt = estimate.rtt_mean.map_or_else(|| "not known".to_owned(), |rtt| rtt.to_string());
             lines.push(format!(
-                "{} in {}: share {:.1} segments of {}, mean round trip {rtt}, {} samples of {} connections",
+                "{} in {}: share {:.1} segments of {}, mean round trip {rtt}, {} of {}",
                 answer.address,
                 estimate.network,
                 estimate.share.segments_f64(estimate.mss),
                 estimate.mss,
-                estimate.samples,
-                estimate.connections,
+                counted(estimate.samples, "sample", "samples"),
+                counted(estimate.connections, "connection", "connections"),
             ));
         }
     }

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use spand_proto::comparison::ClassSummary;
 use spand_proto::operator::Failure;
+use spand_proto::units::counted as number_of;
 
 use super::explain::ask_agent;
 use super::{print, print_json};
@@ -156,8 +157,8 @@ fn growth(rules: &[GrowthInForce]) -> Vec<String> {
 fn applications(asking: &ApplicationsStatus) -> String {
     let names = if asking.connected.is_empty() { "none connected".to_owned() } else { asking.connected.join(", ") };
     format!(
-        "applications: {names}; {} networks watched, {} reports taken, {} lost, {} refused",
-        asking.networks,
+        "applications: {names}; {} watched; reports: {} taken, {} lost, {} refused",
+        number_of(asking.networks, "network", "networks"),
         asking.reports.saturating_sub(asking.reports_lost + asking.reports_refused),
         asking.reports_lost,
         asking.reports_refused

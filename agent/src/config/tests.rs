@@ -93,10 +93,10 @@ fn a_fault_in_the_text_names_file_line_and_key() {
         ("\n[route]\nburst = 3", "agent.toml, line 3: unknown field `burst`"),
         (
             "apply = \"xdp\"",
-            "agent.toml, line 1: apply: unknown variant `xdp`, expected one of `dry_run`, `route`, `bpf`",
+            "agent.toml, line 1: apply: unknown value `xdp`, expected one of `dry_run`, `route`, `bpf`",
         ),
-        ("mode = \"bold\"", "line 1: mode: unknown variant `bold`"),
-        ("[bpf]\nbbr = \"seed\"", "line 2: bpf.bbr: unknown variant `seed`, expected `window` or `full`"),
+        ("mode = \"bold\"", "line 1: mode: unknown value `bold`"),
+        ("[bpf]\nbbr = \"seed\"", "line 2: bpf.bbr: unknown value `seed`, expected `window` or `full`"),
         (
             "[policy]\ncap_segments = 0",
             "line 2: policy.cap_segments: invalid value: integer `0`, expected a whole number above 0",
@@ -109,7 +109,7 @@ fn a_fault_in_the_text_names_file_line_and_key() {
         ),
         (
             "[start]\ngrowth = \"fast\"",
-            "line 2: start.growth: unknown variant `fast`, expected one of `standard`, `dbc`, `burst`",
+            "line 2: start.growth: unknown value `fast`, expected one of `standard`, `dbc`, `burst`",
         ),
         (
             "[start]\ndbc_dmax = 0",
@@ -139,7 +139,7 @@ fn a_fault_in_the_text_names_file_line_and_key() {
         ),
         (
             "[start]\nshape = \"leap\"",
-            "line 2: start.shape: unknown variant `leap`, expected one of `paced`, `threshold`, `jump`, `measured`, `own_threshold`, `own_paced`, `rfc9959`",
+            "line 2: start.shape: unknown value `leap`, expected one of `paced`, `threshold`, `jump`, `measured`, `own_threshold`, `own_paced`, `rfc9959`",
         ),
         (
             "[start]\nshape = \"measured\"",
@@ -167,7 +167,7 @@ fn a_fault_in_the_text_names_file_line_and_key() {
         ),
         (
             "[[start.for]]\nservice = \"web-1:443\"\ngrowth = \"dbc\"",
-            "line 2: start.for.service: invalid socket address syntax",
+            "line 2: start.for.service: `web-1:443` is no address with a port",
         ),
         (
             "[[start.for]]\nprefixes = [\"::/0\"]\ngrowth = \"burst\"\ndbc_dmax = 2",
@@ -181,7 +181,7 @@ fn a_fault_in_the_text_names_file_line_and_key() {
             "[[start.for]]\nprefixes = [\"::/0\"]\ngrowth = \"burst\"\nburst_f = 5",
             "line 4: start.for.burst_f is 5: below 8 it is for mode `paper` only",
         ),
-        ("addresses = [\"web-1\"]", "line 1: addresses: invalid IP address syntax"),
+        ("addresses = [\"web-1\"]", "line 1: addresses: `web-1` is no IP address"),
         ("[gateway\n", "line 1: "),
     ] {
         let fault = fault(text);

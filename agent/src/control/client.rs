@@ -37,7 +37,19 @@ pub enum AskError {
         /// The system's error.
         source: io::Error,
     },
-    /// It did not answer in time, or not in a form that can be read.
+    /// What answers there is no agent of this release.
+    #[error(
+        "{} is not the control socket of an agent of this release ({source}): name control.sock in the agent's state_dir with \
+         --socket",
+        path.display()
+    )]
+    NoReply {
+        /// The socket.
+        path: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// It did not answer in time.
     #[error("the agent at {} does not answer: {source}", path.display())]
     Silent {
         /// The socket.
@@ -60,7 +72,10 @@ pub(crate) fn try_ask(path: &Path, request: &Request) -> Result<Reply, AskError>
         ErrorKind::PermissionDenied => AskError::NotAllowed(at()),
         _ => AskError::Unreachable { path: at(), source },
     })?;
-    talk(stream, request).map_err(|source| AskError::Silent { path: at(), source })
+    talk(stream, request).map_err(|source| match source.kind() {
+        ErrorKind::InvalidData | ErrorKind::UnexpectedEof => AskError::NoReply { path: at(), source },
+        _ => AskError::Silent { path: at(), source },
+    })
 }
 
 fn talk(mut stream: UnixStream, request: &Request) -> io::Result<Reply> {

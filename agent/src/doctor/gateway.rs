@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use futures::future::join_all;
 use spand_proto::operator::Check;
 use spand_proto::query::{Advice, Answer, Query, Question};
-use spand_proto::units::Segments;
+use spand_proto::units::{Segments, counted};
 use tonic::metadata::MetadataMap;
 
 use crate::config::Config;
@@ -146,8 +146,8 @@ fn subscription(status: &Status) -> Check {
     const NAME: &str = "subscription";
     let gateway = &status.gateway;
     if gateway.connected {
-        let held = status.networks_held;
-        return Check::ok(NAME, format!("open for {} s, {held} networks held", gateway.since_s));
+        let held = counted(status.networks_held, "network", "networks");
+        return Check::ok(NAME, format!("open for {} s, {held} held", gateway.since_s));
     }
     let why = gateway.last_error.as_deref().unwrap_or("it has not answered yet");
     let found = format!("closed for {} s: {why}; {}", gateway.since_s, gateway.retry(SystemTime::now()));

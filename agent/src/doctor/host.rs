@@ -243,7 +243,9 @@ pub(super) fn in_force(status: &Status) -> Check {
         Some(lasting) => {
             Check::fail(NAME, lasting.sentence(), "do what the reason names; the log has the moment it began")
         }
-        None => Check::ok(NAME, format!("{} of {} networks held", status.in_force.len(), status.networks_held)),
+        None => {
+            Check::ok(NAME, format!("networks in force: {} of {} held", status.in_force.len(), status.networks_held))
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use spand_proto::network::Network;
 use spand_proto::query::{self as question, Answer};
 use spand_proto::report::Arm;
 use spand_proto::start::{Limit, Mode, NO_THRESHOLD, Refusal, RttCheck, Shape, Start};
-use spand_proto::units::{Bytes, Segments, Timestamp};
+use spand_proto::units::{Bytes, Segments, Timestamp, counted};
 use tokio::time::timeout;
 
 use super::agent::Agent;
@@ -201,8 +201,10 @@ fn estimate(advice: Option<&Advice>, within: Option<Network>, now: Timestamp) ->
     let own = within.map_or_else(String::new, |within| format!(" (advice of its own in {within})"));
     let least = if advice.estimate.is_lower_bound { "at least " } else { "" };
     let mark = advice.estimate.mark.map_or_else(String::new, |mark| format!("; {}", mark.sentence()));
+    let samples = counted(*samples, "sample", "samples");
+    let connections = counted(*connections, "connection", "connections");
     let about = format!(
-        "{network}{own}: share {least}{share:.1} segments (MSS {}), {rtt}; {samples} samples from {connections} connections, \
+        "{network}{own}: share {least}{share:.1} segments (MSS {}), {rtt}; {samples} from {connections}, \
          {loss_connections} with packet loss; newest sample {age:.1} s ago; rule {rule}{mark}",
         mss.0
     );

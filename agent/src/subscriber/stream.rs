@@ -122,6 +122,18 @@ fn network_of(message: &v1::Update) -> Option<Network> {
 
 // Questions to the gateway, apart from the subscription.
 
+/// Why a query had no answer. A server that speaks no HTTP/2, as a gateway's HTTP interface, closes the connection.
+fn refusal(url: &str, status: &tonic::Status) -> String {
+    let why = words(status);
+    if why.contains(CLOSED) || why.contains("frame with invalid size") {
+        return format!(
+            "the server at {url} closed the connection and may be no gateway: name its api.grpc_listen with --gateway, such as \
+             http://127.0.0.1:7400 (7480 is api.http_listen)"
+        );
+    }
+    format!("the gateway at {url} refused: {why}")
+}
+
 /// The answers, and when they came.
 pub(crate) async fn ask(dialer: &Dialer, questions: &Query) -> Result<(Vec<Answer>, Timestamp), Failure> {
     let url = dialer.seat();
@@ -135,7 +147,7 @@ pub(crate) async fn ask(dialer: &Dialer, questions: &Query) -> Result<(Vec<Answe
         client
             .query(v1::QueryRequest::from(questions))
             .await
-            .map_err(|status| Failure::Environment(format!("the gateway at {url} refused: {}", words(&status))))
+            .map_err(|status| Failure::Environment(refusal(url, &status)))
     });
     let response = answered.await.map_err(silent)??;
     let now = Clock::start().now();

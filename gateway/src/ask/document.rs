@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use spand_proto::operator::printable;
+use spand_proto::units::counted;
 
 use crate::names::in_short;
 use crate::replay::Width;
@@ -32,7 +33,7 @@ type Field = (Column, usize, Cell);
 /// Cells have a width of their own, so that the pages of one list are alike.
 const NETWORKS: [Field; 14] = [
     (Column::text("network", 0), 18, |n| shown(&n["prefix"])),
-    (Column::number("Wc\nsegs", 1), 6, share),
+    (Column::number("share\nsegs", 1), 6, share),
     (Column::number("confi-\ndence", 3), 6, |n| decimals(&n["confidence"], 2)),
     (Column::number("RTT min\nms", 2), 7, |n| decimals(&n["rtt_min_ms"], 1)),
     (Column::number("mean\nms", 10), 6, |n| decimals(&n["rtt_mean_ms"], 1)),
@@ -114,8 +115,8 @@ const NETWORK: [(&str, Cell); 31] = [
     ("name", |n| shown(&n["name"])),
     ("AS number", |n| shown(&n["as_number"])),
     ("AS organisation", |n| shown(&n["as_organisation"])),
-    ("Wc, segments", share),
-    ("Wc, bytes", |n| decimals(&n["wc_bytes"], 0)),
+    ("share, segments", share),
+    ("share, bytes", |n| decimals(&n["wc_bytes"], 0)),
     ("mark", |n| shown(&n["mark"])),
     ("addresses' shares, bytes", |n| listed(&n["address_shares"], address_share)),
     ("confidence", |n| decimals(&n["confidence"], 2)),
@@ -182,7 +183,12 @@ pub(super) fn summary(status: &Value, benefit: &Value) -> String {
         let parts = listed(&status["not_ready"], |part| format!("{}: {}", shown(&part["part"]), shown(&part["why"])));
         format!("not ready ({parts})")
     };
-    let [networks, estimates, agents] = ["networks", "estimates", "agents"].map(|name| shown(&status[name]));
+    let number = |name: &str, one: &str| match status[name].as_u64() {
+        Some(count) => counted(count, one, name),
+        None => format!("{NONE} {name}"),
+    };
+    let (networks, agents, estimates) =
+        (number("networks", "network"), number("agents", "agent"), shown(&status["estimates"]));
     let traffic = format!(
         "{} Mbit/s, {} dropped/s",
         mbit(&status["last"]["bits_per_s"]),
@@ -195,7 +201,7 @@ pub(super) fn summary(status: &Value, benefit: &Value) -> String {
     });
     let gain = gain.collect::<Vec<_>>();
     let gain = if gain.is_empty() { String::new() } else { format!("; completion {}", gain.join(", ")) };
-    format!("{state}; {networks} networks, {estimates} with an estimate; {traffic}; {agents} agents{gain}")
+    format!("{state}; {networks}, {estimates} with an estimate; {traffic}; {agents}{gain}")
 }
 
 fn events(document: &Value, width: Width) -> String {
@@ -253,7 +259,7 @@ fn share(network: &Value) -> String {
 /// An address's share; in brackets where the estimate does not rest on it.
 fn address_share(one: &Value) -> String {
     let share =
-        format!("{} {} ({} samples)", shown(&one["remote"]), decimals(&one["wc_bytes"], 0), shown(&one["samples"]));
+        format!("{} {} (samples: {})", shown(&one["remote"]), decimals(&one["wc_bytes"], 0), shown(&one["samples"]));
     if one["is_lower"] == true { share } else { format!("[{share}]") }
 }
 

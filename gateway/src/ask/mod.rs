@@ -15,8 +15,10 @@ use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use clap::{Args, Subcommand};
+use serde_json::Value;
 use spand_proto::network::Network;
-use spand_proto::operator::{Failure, printable_json};
+use spand_proto::operator::{Failure, parse_seconds, printable, printable_json};
+use spand_proto::units::counted;
 
 use self::document::Printed;
 use self::gateway::{Gateway, MOST_ROWS, Url, encoded, has_rows};
@@ -45,7 +47,7 @@ pub enum Command {
         #[command(flatten)]
         place: Place,
         /// Ask again every S seconds, 1 to 3600
-        #[arg(long, value_name = "S", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+        #[arg(long, value_name = "S", default_value_t = 2, value_parser = interval)]
         every: u64,
     },
 }
@@ -142,9 +144,13 @@ pub struct How {
     #[arg(long)]
     json: bool,
     /// Ask again every S seconds, 1 to 3600, until stopped; without S every second
-    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "1",
-        value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    #[arg(long, value_name = "S", num_args = 0..=1, default_missing_value = "1", value_parser = interval)]
     watch: Option<u64>,
+}
+
+/// Seconds between two questions.
+fn interval(text: &str) -> Result<u64, String> {
+    parse_seconds(text, 1, 3_600)
 }
 
 /// Which networks, and in what order.
@@ -231,7 +237,11 @@ fn once(command: &Printing, gateway: &Gateway, width: Width, mut before: &'stati
         }
         let more = next.filter(|_| page.is_some_and(|page| page.all));
         let rest = if more.is_some() { None } else { next };
-        let text = if how.json { printable_json(&body) } else { printed.text(&document, width, offset == first, rest) };
+        let text = match command.empty(&document) {
+            _ if how.json => printable_json(&body),
+            Some(sentence) if offset == first => sentence,
+            _ => printed.text(&document, width, offset == first, rest),
+        };
         if !print(before, &text)? {
             return Ok(false);
         }
@@ -263,6 +273,27 @@ impl Printing {
             Self::Benefit { how } => (Printed::Benefit, None, how),
             Self::Events { how, .. } => (Printed::Events, None, how),
         }
+    }
+
+    /// Why a list has no row here, where the options are the reason.
+    fn empty(&self, document: &Value) -> Option<String> {
+        if has_rows(document) {
+            return None;
+        }
+        let (total, page) = (document["total"].as_u64()?, self.parts().1?);
+        if total > 0 {
+            let what = if matches!(self, Self::Agents { .. }) { ["agent", "agents"] } else { ["network", "networks"] };
+            let (offset, [one, several]) = (page.offset, what);
+            return Some(format!("none from --offset {offset} on: there are {}", counted(total, one, several)));
+        }
+        let Self::Networks { which, .. } = self else { return None };
+        let limits = [
+            which.search.as_ref().map(|text| format!("--search {}", printable(text))),
+            which.within.map(|within| format!("--within {within}")),
+            which.estimate.as_ref().map(|which| format!("--estimate {which}")),
+        ];
+        let limits: Vec<_> = limits.into_iter().flatten().collect();
+        (!limits.is_empty()).then(|| format!("no network matches {}: leave it out to see others", limits.join(" ")))
     }
 
     /// What is asked for, of a list from `offset` on.

@@ -133,17 +133,17 @@ fn a_fault_in_the_text_names_file_line_and_key() {
         ("[api]\ngrpc_listen = \"localhost\"", "line 2: api.grpc_listen: `localhost` is no address to listen on"),
         (
             "[estimate]\nrule = \"median\"",
-            "line 2: estimate.rule: unknown variant `median`, expected one of `spand`, `probe`, `robust`, `liss`, `iss`, `miss`, `cached`, `averaged`",
+            "line 2: estimate.rule: unknown value `median`, expected one of `spand`, `probe`, `robust`, `liss`, `iss`, `miss`, `cached`, `averaged`",
         ),
         (
             "[[traffic.tunnel]]\nkind = \"l2tp\"",
-            "line 2: traffic.tunnel.kind: unknown variant `l2tp`, expected one of `gre`",
+            "line 2: traffic.tunnel.kind: unknown value `l2tp`, expected one of `gre`",
         ),
         ("[[traffic.tunnel]]\nkind = \"gre\"", "line 1: traffic.tunnel: missing field `endpoints`"),
         ("[[traffic.tunnel]]\nendpoint = []", "line 2: unknown field `endpoint`"),
         (
             "[capture]\nbackend = \"dpdk\"",
-            "line 2: capture.backend: unknown variant `dpdk`, expected one of `auto`, `af_packet`, `libpcap`, `pf_ring`",
+            "line 2: capture.backend: unknown value `dpdk`, expected one of `auto`, `af_packet`, `libpcap`, `pf_ring`",
         ),
         ("[capture\n", "gateway.toml, line 1: "),
         ("[capture]\ninterfaces = \"eth0\"", "line 2: capture.interfaces: invalid type: string"),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use spand_core::counters::{Ignored, OtherProtocol};
 use spand_proto::network::Network;
 use spand_proto::operator::{Check, Verdict};
+use spand_proto::units::counted;
 use strum::VariantArray;
 
 use super::tunnels;
@@ -27,8 +28,7 @@ pub(super) fn internal_set(internal: &[Network]) -> Check {
              paths that lead in",
             "list your own prefixes there",
         ),
-        1 => Check::ok("internal_set", "traffic.internal lists 1 prefix"),
-        count => Check::ok("internal_set", format!("traffic.internal lists {count} prefixes")),
+        count => Check::ok("internal_set", format!("traffic.internal lists {}", counted(count, "prefix", "prefixes"))),
     }
 }
 

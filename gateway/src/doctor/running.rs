@@ -151,12 +151,12 @@ fn judge_estimates(with: &Networks, without: &Networks) -> Check {
         (0, 0) => Check::ok("estimates", "no network was seen yet"),
         (0, without) => Check::warn(
             "estimates",
-            format!("0 of {without} networks have an estimate{example}"),
+            format!("networks with an estimate: 0 of {without}{example}"),
             "see the reason of each network in /v1/networks?estimate=no",
         ),
-        (with, 0) => Check::ok("estimates", format!("{with} of {with} networks have an estimate")),
+        (with, 0) => Check::ok("estimates", format!("networks with an estimate: {with} of {with}")),
         (with, without) => {
-            Check::ok("estimates", format!("{with} of {} networks have an estimate{example}", with + without))
+            Check::ok("estimates", format!("networks with an estimate: {with} of {}{example}", with + without))
         }
     }
 }

@@ -13,7 +13,7 @@ use spand_core::config::{EngineConfig, FlowReports, Limits, Tunnels};
 use spand_core::types::TunnelKind;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
-use spand_proto::operator::{Failure, printable};
+use spand_proto::operator::{Failure, parse_positive, printable};
 use spand_proto::units::{Bytes, Micros};
 use strum::VariantArray;
 
@@ -55,10 +55,10 @@ pub struct Arguments {
     #[arg(long, value_name = "RULES", value_delimiter = ',')]
     pub compare: Option<Vec<RuleKind>>,
     /// Window samples from which on a network has an estimate; the configuration's, else 3
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = parse_positive)]
     pub min_samples: Option<u32>,
     /// Connections that those samples must come from; the configuration's, else 2
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = parse_positive)]
     pub min_connections: Option<u32>,
     /// Order of the rows, largest first; `none`: networks by prefix, connections by first packet. The table is ordered by bytes, csv and json are not
     #[arg(long, value_enum, value_name = "ORDER")]

@@ -12,7 +12,7 @@ use spand_core::types::WindowSample;
 use spand_proto::network::Network;
 use spand_proto::no_estimate::Reason;
 use spand_proto::operator::rfc3339_ns;
-use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+use spand_proto::units::{Bytes, Micros, Timestamp, Window, rounded};
 
 use super::traffic::{percent, retransmitted, throughput_bps};
 use super::{FileReport, Traffic};
@@ -115,7 +115,7 @@ impl NetworkRow {
         let mss = estimate.map(|estimate| asked.unwrap_or(estimate.mss));
         let no_estimate = view.no_estimate();
         let (passed, span) = (view.traffic.window, view.traffic.span(began));
-        let parts = |value: Option<f64>| value.map(|value| (value * 1e6).round() / 1e6);
+        let parts = |value: Option<f64>| value.map(|value| rounded(value, 6));
         Self {
             prefix: view.network.to_string(),
             wc_segments: estimate.zip(mss).map(|(estimate, mss)| estimate.share_segments(mss).0),
@@ -321,7 +321,7 @@ fn mean_ms(summary: &RttSummary) -> Option<f64> {
 
 /// Rounded to three places: more would be noise.
 pub(super) fn thousandths(value: f64) -> f64 {
-    (value * 1_000.0).round() / 1_000.0
+    rounded(value, 3)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never negative; `as` saturates")]

@@ -9,7 +9,7 @@ use spand_core::shard::Partition;
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 use spand_proto::operator::{Failure, rfc3339};
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::{Micros, Timestamp, counted};
 
 use super::cannot_start_a_thread;
 use crate::config::{Config, mib};
@@ -65,8 +65,8 @@ pub(super) fn restore(
         no_room,
         unreadable,
         store = %config.store.directory.display(),
-        "restored {} networks ({aged} expired, {} incompatible)",
-        networks.len(),
+        "restored {} ({aged} expired, {} incompatible)",
+        counted(networks.len(), "network", "networks"),
         other_buckets + future + unreadable
     );
     published.restore(networks);

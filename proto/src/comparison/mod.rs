@@ -13,10 +13,10 @@ mod times;
 use serde::{Deserialize, Serialize};
 
 use crate::report::{Arm, ConnectionReport};
-use crate::units::{Bytes, Micros};
+use crate::units::{Bytes, Micros, rounded};
 
 use sizes::STRATA;
-use tally::{is_comparable, rounded};
+use tally::is_comparable;
 use times::Times;
 
 pub use sizes::{CLASS_NAMES, CLASSES};
@@ -198,13 +198,13 @@ impl Cell {
 
 impl ArmSummary {
     fn of<'a>(strata: &(impl Iterator<Item = &'a Cell> + Clone), times: &Times) -> Self {
-        let mean = |of: fn(&Cell) -> &Tally| Tally::mean_of_all(strata.clone().map(of)).map(rounded);
+        let mean = |of: fn(&Cell) -> &Tally| Tally::mean_of_all(strata.clone().map(of)).map(|mean| rounded(mean, 3));
         Self {
             transfers: strata.clone().map(|cell| cell.completion_ms.count).sum(),
             started_on_advice: strata.clone().map(|cell| cell.advised).sum(),
             refused: strata.clone().map(|cell| cell.refused).sum(),
             completion_mean_ms: mean(|cell| &cell.completion_ms),
-            completion_median_ms: times.median_us().map(|us| rounded(us / 1_000.0)),
+            completion_median_ms: times.median_us().map(|us| rounded(us / 1_000.0, 3)),
             retransmitted_mean_segments: mean(|cell| &cell.retransmitted),
             end_window_mean_segments: mean(|cell| &cell.end_window),
         }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::units::rounded;
+
 /// Numbers of which only count, mean and spread are kept (Welford's sums, which do not cancel).
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(from = "(u64, f64, f64)", into = "(u64, f64, f64)")]
@@ -98,8 +100,8 @@ impl Difference {
         // Arms without spread leave no doubt: any freedom does.
         let half = if error > 0.0 { student(normal, error.powi(2) / by_freedom) * error.sqrt() } else { 0.0 };
         let all = [mean, mean - half, mean + half];
-        let percent = (base > 0.0).then(|| all.map(|value| rounded(value / base * 100.0)));
-        let [mean, low, high] = all.map(rounded);
+        let percent = (base > 0.0).then(|| all.map(|value| rounded(value / base * 100.0, 3)));
+        let [mean, low, high] = all.map(|value| rounded(value, 3));
         Some(Self { mean, low, high, percent })
     }
 }
@@ -107,11 +109,6 @@ impl Difference {
 /// Whether both arms of a stratum have enough.
 pub(super) fn is_comparable([a, b]: [&Tally; 2]) -> bool {
     a.count >= LEAST && b.count >= LEAST
-}
-
-/// To three places: what lies beyond is noise to a reader.
-pub(super) fn rounded(value: f64) -> f64 {
-    (value * 1_000.0).round() / 1_000.0
 }
 
 /// The point of Student's distribution, expanded around `z`, that of the normal one (Abramowitz and Stegun 26.7.5): of intervals of

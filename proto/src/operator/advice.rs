@@ -10,7 +10,7 @@ use crate::estimate::{Estimate, Mark};
 use crate::network::Network;
 use crate::query::{Advice, Answer};
 use crate::start::{Account, Bound, Limit, Mode, Pacing, RefusalReason, RttCheck, Start};
-use crate::units::{Micros, Timestamp, Window};
+use crate::units::{Micros, Timestamp, rounded};
 
 /// An answer. Exactly one of `start` and `refusal` is there.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -115,7 +115,7 @@ impl EstimateDocument {
         Self {
             prefix: estimate.network,
             wc_segments: estimate.share_segments(estimate.mss).0,
-            wc_bytes: estimate.share.bytes(),
+            wc_bytes: rounded(estimate.share.bytes(), 1),
             mss_bytes: estimate.mss.0,
             rtt_min_ms: estimate.rtt_min.map(Micros::as_millis_f64),
             rtt_mean_ms: estimate.rtt_mean.map(Micros::as_millis_f64),
@@ -125,9 +125,9 @@ impl EstimateDocument {
             mark: estimate.mark.map(Mark::name),
             loss_connections: estimate.loss_connections,
             losses: estimate.losses,
-            loss_window_bytes: estimate.loss_window.map(Window::bytes),
+            loss_window_bytes: estimate.loss_window.map(|window| rounded(window.bytes(), 1)),
             age_s: estimate.age(now).as_secs_f64(),
-            confidence: estimate.confidence.value(),
+            confidence: rounded(estimate.confidence.value(), 3),
             rule: estimate.rule.name(),
         }
     }

@@ -1,6 +1,7 @@
 //! From the text of a TOML file to a configuration, with errors an operator can act on.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -44,6 +45,7 @@ pub enum ConfigError {
 fn way_out(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::PermissionDenied => "run this as root, or as a user who may read it",
+        io::ErrorKind::IsADirectory => "name the file in it",
         _ => "create it, or name another one with --config",
     }
 }
@@ -86,11 +88,49 @@ pub fn text(read: io::Result<Vec<u8>>, path: &Path) -> Result<String, ConfigErro
 /// Parses `text`; the first fault is given with its line, and its key where it has one. `path` only names it.
 pub fn parse<C: DeserializeOwned>(text: &str, path: &Path) -> Result<C, ConfigError> {
     toml::from_str(text).map_err(|mut error| {
-        let offset = error.span().map_or(0, |span| span.start);
+        let span = error.span().unwrap_or_default();
         // Without the text the error prints as one line of what and one of where.
         error.set_input(None);
-        ConfigError::at(path, text, offset, one_line(&error.to_string()))
+        let message = one_line(&error.to_string());
+        let better = of_the_text(text, &span, &message).or_else(|| words_expected::<C>(text, &span, &message));
+        ConfigError::at(path, text, span.start, better.unwrap_or_else(|| named(text, &span, &message)))
     })
+}
+
+/// The words that a key takes, where the value is no text: the parser names them only for a text that does not match.
+fn words_expected<C: DeserializeOwned>(text: &str, span: &Range<usize>, message: &str) -> Option<String> {
+    if !message.contains("wanted string or table") {
+        return None;
+    }
+    let (before, value, after) = (text.get(..span.start)?, text.get(span.clone())?, text.get(span.end..)?);
+    let mut error = toml::from_str::<C>(&format!("{before}\"?\"{after}")).err()?;
+    error.set_input(None);
+    Some(one_line(&error.to_string()).replace("unknown value `?`", &format!("`{value}` is no text in quotes")))
+}
+
+/// The message with the value that it is about.
+fn named(text: &str, span: &Range<usize>, message: &str) -> String {
+    let value = text.get(span.clone()).map(|value| value.trim_matches('"')).filter(|value| !value.contains('\n'));
+    value.map_or_else(|| message.to_owned(), |value| message.replacen("this is no", &format!("`{value}` is no"), 1))
+}
+
+/// A sentence for a fault that the text shows better than the parser's message.
+fn of_the_text(text: &str, span: &Range<usize>, message: &str) -> Option<String> {
+    let begin = text.get(..span.start)?.rfind('\n').map_or(0, |end| end + 1);
+    let line = text.get(begin..)?.lines().next()?.trim();
+    if message == "duplicate key" {
+        let name = |line: &str| line.split(['=', '#']).next().unwrap_or_default().trim().to_owned();
+        let earlier = text.get(..begin)?.lines().enumerate().filter(|(_, earlier)| name(earlier) == name(line)).last();
+        let first = earlier.map_or_else(String::new, |(at, _)| format!(", first in line {}", at + 1));
+        return Some(format!("`{}` stands here twice{first}: merge the two", name(line)));
+    }
+    let (key, value) = line.split_once('=').map(|(key, value)| (key.trim(), value.split('#').next()))?;
+    let value = value?.trim();
+    let is_word = value.starts_with(|c: char| c.is_ascii_alphabetic()) && !value.contains(['"', '\'']);
+    // Of a value that TOML takes, the message begins with the key.
+    (is_word && !message.starts_with(&format!("{key}:")) && !["true", "false", "inf", "nan"].contains(&value)).then(
+        || format!("{key}: `{value}` is no value: write a number, true, false, or text in quotes such as \"{value}\""),
+    )
 }
 
 /// The value at `keys` (section, then key) of a configuration that is at fault somewhere, where it can still be read. The
@@ -121,15 +161,18 @@ fn one_line(text: &str) -> String {
     }
 }
 
-/// An unknown key with the known one that is most like it, where one is; else with all that are known.
+/// An unknown key or word with the known one that is most like it, where one is; else with all that are known.
 fn with_the_nearest(what: &str) -> String {
     /// From here on a word is taken for a slip of the pen (Jaro-Winkler, 0 to 1).
     const ALIKE: f64 = 0.8;
+    let Some(kind) = ["unknown field", "unknown value"].into_iter().find(|kind| what.starts_with(kind)) else {
+        return what.to_owned();
+    };
     let mut quoted = what.split('`').skip(1).step_by(2);
-    let Some(unknown) = quoted.next().filter(|_| what.starts_with("unknown field")) else { return what.to_owned() };
+    let unknown = quoted.next().unwrap_or_default();
     let near = quoted.map(|known| (strsim::jaro_winkler(unknown, known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
     match near {
-        Some((alike, known)) if alike >= ALIKE => format!("unknown field `{unknown}`: did you mean `{known}`?"),
+        Some((alike, known)) if alike >= ALIKE => format!("{kind} `{unknown}`: did you mean `{known}`?"),
         _ => what.to_owned(),
     }
 }
@@ -143,6 +186,12 @@ fn in_plain_words(what: &str) -> String {
         ("f64", "a number"),
         ("a sequence", "a list in brackets, such as [\"a\", \"b\"]"),
         ("a map", "a table"),
+        ("unknown variant", "unknown value"),
+        (
+            "invalid IP address syntax",
+            "this is no IP address: write one without prefix length or port, such as \"192.0.2.7\"",
+        ),
+        ("invalid socket address syntax", "this is no address with a port: write one such as \"127.0.0.1:7481\""),
     ];
     words.iter().fold(what.to_owned(), |what, (from, to)| what.replace(from, to))
 }

@@ -11,6 +11,7 @@ mod exposition;
 mod logging;
 mod moment;
 mod printable;
+mod values;
 
 pub use advice::AdviceDocument;
 pub use config::{ConfigError, Renamed, or_default, parse, salvage, text};
@@ -22,3 +23,4 @@ pub use exposition::Exposition;
 pub use logging::{LINES, Log, LogFormat, WINDOW, lines_left_out};
 pub use moment::{rfc3339, rfc3339_ms, rfc3339_ns, rfc3339_unix_s};
 pub use printable::{printable, printable_json};
+pub use values::{parse_bytes, parse_positive, parse_seconds};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr, VariantArray};
 
 use super::Shape;
-use crate::units::Micros;
+use crate::units::{Micros, counted};
 
 /// The reasons of the start function, for counters and messages. Names never change; new reasons are added at the end.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
@@ -62,7 +62,7 @@ pub enum Refusal {
     #[error("there is no estimate of this network")]
     NoEstimate,
     /// Fewer samples than the minimum.
-    #[error("the estimate rests on {samples} samples and {needed} are needed: advice comes with more transfers")]
+    #[error("the estimate rests on {} and {needed} are needed: advice comes with more transfers", counted(*samples, "sample", "samples"))]
     TooFewSamples {
         /// Samples there are.
         samples: u32,
@@ -70,7 +70,7 @@ pub enum Refusal {
         needed: u32,
     },
     /// Samples of fewer connections than the minimum.
-    #[error("the estimate rests on {connections} connections and {needed} are needed: advice comes with more of them")]
+    #[error("the estimate rests on {} and {needed} are needed: advice comes with more of them", counted(*connections, "connection", "connections"))]
     TooFewConnections {
         /// Connections there are.
         connections: u32,

@@ -108,7 +108,7 @@ pub(super) fn tables() -> Result<()> {
     let all = asked.prints("networks --all")?;
     let rows: Vec<&str> = all.lines().filter(|line| is_row(line)).collect();
     ensure!(rows.len() == networks && !all.contains("--offset"), "{networks} networks:\n{all}");
-    ensure!(all.lines().next().is_some_and(|head| head.starts_with("network ") && head.contains("Wc")), "{all}");
+    ensure!(all.lines().next().is_some_and(|head| head.starts_with("network ") && head.contains("share")), "{all}");
     ensure!(all.lines().nth(1).is_some_and(|units| units.contains("segs") && units.contains("ms")), "{all}");
     let sorted = asked.prints("networks --sort wc --order desc --estimate yes --limit 5")?;
     let shares: Vec<u32> = sorted
@@ -121,7 +121,14 @@ pub(super) fn tables() -> Result<()> {
     let first = rows[0].split_whitespace().next().context("a network")?;
     let found = asked.prints(&format!("networks --search {first} --within {first}"))?;
     ensure!(found.lines().filter(|line| is_row(line)).count() == 1 && found.contains(first), "{found}");
-    ensure!(asked.prints("networks --search nothing")? == "none\n", "a network that is not there");
+    for (line, sentence) in [
+        ("networks --search nothing", "no network matches --search nothing: leave it out to see others\n".to_owned()),
+        ("networks --offset 1000", format!("none from --offset 1000 on: there are {networks} networks\n")),
+        ("agents --offset 9", "none from --offset 9 on: there are 4 agents\n".to_owned()),
+    ] {
+        let printed = asked.prints(line)?;
+        ensure!(printed == sentence, "{line}: {printed}");
+    }
 
     let address = first.split('/').next().unwrap_or_default();
     for written in [first, address] {
@@ -206,7 +213,11 @@ pub(super) fn json() -> Result<()> {
 pub(super) fn again() -> Result<()> {
     let stage = Stage::start(&[], 30, any_port())?;
     let asked = Asked::new(stage.address())?;
-    for (line, begins) in [("status --watch", "version"), ("events --json --watch=1", "{\"events\":")] {
+    for (line, begins) in [
+        ("status --watch", "version"),
+        ("events --json --watch=1", "{\"events\":"),
+        ("events --json --watch 1s", "{\"events\":"),
+    ] {
         let mut child = asked.command(line).stdout(Stdio::piped()).spawn()?;
         let out = BufReader::new(child.stdout.take().context("its output")?);
         let began = Instant::now();

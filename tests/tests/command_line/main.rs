@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use spand_tests::product::standing_in::{Case, run_all, stand_in};
 
-const CASES: [Case; 17] = [
+const CASES: [Case; 19] = [
     ("the page has every command, option and default", || {
         page::the_page_has_every_command_option_and_default();
         Ok(())
@@ -28,6 +28,8 @@ const CASES: [Case; 17] = [
     }),
     ("what a gateway is given wrongly", wrong::gateway),
     ("what an agent is given wrongly", wrong::agent),
+    ("slips of the pen", wrong::slips),
+    ("what pages show is what is printed", page::what_pages_show_is_what_is_printed),
     ("what the demo, the dashboard and the benefit are given wrongly", wrong::shows),
     ("a machine that is too busy", ask::is_named),
     ("asked: tables", ask::tables),

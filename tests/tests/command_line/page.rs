@@ -1,11 +1,13 @@
 //! docs/cli.md names every command, option, default and exit code of both programs, and none that is not there.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
+use std::{fs, process};
 
+use anyhow::{Context as _, Result, ensure};
 use clap::{Arg, Command, CommandFactory};
 use spand_proto::operator::{ENVIRONMENT, FINDINGS, USAGE};
+use spand_tests::product::standing_in::link_programs;
 
 /// A row's first cell, and its second.
 type Rows = BTreeSet<(String, String)>;
@@ -52,6 +54,29 @@ pub(super) fn a_value_from_a_list_stands_on_the_page_with_all_others() {
 pub(super) fn the_page_has_every_exit_code() {
     let codes: Vec<String> = page()["Exit codes"].iter().map(|row| row[0].clone()).collect();
     assert_eq!(codes, [0, ENVIRONMENT, FINDINGS, USAGE].map(|code| format!("`{code}`")));
+}
+
+/// A command on a page about captures of this repository is followed by what it prints.
+pub(super) fn what_pages_show_is_what_is_printed() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    link_programs(folder.path())?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = fs::read_to_string(root.join("docs/replay.md"))?;
+    let mut checked = 0;
+    for shown in page.split("\n    $ ").skip(1) {
+        let (line, output) = shown.split_once('\n').context("a command has an output")?;
+        let block = output.lines().take_while(|line| line.starts_with("    ") || line.is_empty());
+        let shown = block.map(|line| line.strip_prefix("    ").unwrap_or(line)).collect::<Vec<_>>().join("\n");
+        let mut words = line.split_whitespace();
+        let program = folder.path().join(words.next().context("a program")?);
+        let output = process::Command::new(program).args(words).current_dir(&root).env("COLUMNS", "110").output()?;
+        let printed = String::from_utf8(output.stdout)?;
+        let printed = printed.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+        ensure!(output.status.success() && printed.trim_end() == shown.trim_end(), "{line} prints:\n{printed}");
+        checked += 1;
+    }
+    ensure!(checked >= 2, "only {checked} commands found");
+    Ok(())
 }
 
 /// Sections by title, each with the cells of its table's rows.

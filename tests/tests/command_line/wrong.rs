@@ -323,6 +323,101 @@ pub(super) fn shows() -> Result<()> {
     place.judge()
 }
 
+/// Configurations with a slip of the pen, and what the sentence about each names.
+const SLIPS: [(&str, &str, &str, &str); 13] = [
+    ("spand-gateway", "[estimate]\nmin_samples = three\n", "line 2: min_samples: `three`", "a number, true, false"),
+    ("spand-gateway", "[log]\nfilter = \"info\"\n\n[log]\n", "line 4: `[log]` stands here twice", "first in line 1"),
+    ("spand-gateway", "[log]\nfilter = \"info\"\nfilter = \"warn\"\n", "`filter` stands here twice", "first in line 2"),
+    (
+        "spand-gateway",
+        "[estimate]\nrule = \"robst\"\n",
+        "estimate.rule: unknown value `robst`",
+        "did you mean `robust`?",
+    ),
+    ("spand-gateway", "[log]\nfilter = \"loud\"\n", "log.filter `loud` is no level", "info"),
+    ("spand-gateway", "[api]\nhttp_listen = \"7480\"\n", "api.http_listen: `7480`", "127.0.0.1:7400"),
+    ("spand-agent", "addresses = [\"192.0.2.0/24\"]\n", "addresses: `192.0.2.0/24` is no IP address", "192.0.2.7"),
+    (
+        "spand-agent",
+        "[metrics]\nlisten = \"7481\"\n",
+        "metrics.listen: `7481` is no address with a port",
+        "127.0.0.1:7481",
+    ),
+    ("spand-agent", "[bpf]\nbbr = true\n", "bpf.bbr: `true` is no text in quotes", "expected `window` or `full`"),
+    ("spand-agent", "mode = \"carefull\"\n", "mode: unknown value `carefull`", "did you mean `careful`?"),
+    ("spand-agent", "mode = careful\n", "line 1: mode: `careful` is no value", "\"careful\""),
+    ("spand-agent", "apply = \"ebpf\"\n", "apply: unknown value `ebpf`", "did you mean `bpf`?"),
+    ("spand-agent", "apply = \"xdp\"\n", "apply: unknown value `xdp`", "expected one of `dry_run`"),
+];
+
+/// Command lines with a slip of the pen, the exit code, and what the sentence about each names.
+const SLIPS_OF_LINES: [(&str, i32, &str); 11] = [
+    ("spand-gateway check-config .", 1, "name the file in it"),
+    ("spand-agent check-config folder", 1, "name the file in it"),
+    ("spand-gateway status --watch soon", 64, "such as 5 or 5s"),
+    ("spand-gateway status --watch 2h", 64, "1 to 3600 whole seconds"),
+    ("spand-gateway network --watch 192.0.2.0/24", 64, "such as 5 or 5s"),
+    ("spand-gateway replay --min-samples 0 file", 64, "a whole number, at least 1"),
+    ("spand-gateway replay --min-connections few file", 64, "a whole number, at least 1"),
+    ("spand-gateway completions csh", 64, "bash"),
+    ("spand-agent query 198.51.100.1 --bytes 100x", 64, "such as 100k"),
+    ("spand-agent explain 198.51.100.1 --bytes 0", 64, "such as 100k"),
+    ("spand-agent help nonsense", 64, "nonsense"),
+];
+
+/// Each slip gets one sentence that names the thing and the way out; what people expect to work does.
+pub(super) fn slips() -> Result<()> {
+    let place = Place::new()?;
+    for (program, text, names, way_out) in SLIPS {
+        place.write("slip.toml", text.as_bytes())?;
+        place.names(program, 64, &["check-config", "slip.toml"], &[names, way_out])?;
+    }
+    for (line, code, way_out) in SLIPS_OF_LINES {
+        let mut words = line.split_whitespace();
+        let program = words.next().unwrap_or_default();
+        place.names(program, code, &words.collect::<Vec<_>>(), &[way_out])?;
+    }
+    // A server of the other protocol: the gateway's socket for agents is HTTP/2, and its port for people HTTP/1.
+    let listener = UnixListener::bind(place.folder.path().join("gateway.sock"))?;
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            _ = stream.write_all(b"\x00\x00\x18\x04\x00\x00\x00\x00\x00\xff\xff\n");
+        }
+    });
+    let way_out = ["gateway.sock is not the control socket of an agent", "--socket"];
+    place.names("spand-agent", 1, &["status", "--socket", "gateway.sock"], &way_out)?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("http://{}", listener.local_addr()?);
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            _ = stream.read(&mut [0; 4_096]);
+            _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    place.write("plain.toml", b"state_dir = \"state\"\n")?;
+    let query = ["query", "198.51.100.1", "--config", "plain.toml", "--gateway", &url];
+    place.names("spand-agent", 1, &query, &[&url, "api.grpc_listen"])?;
+    place.write("list", b"192.0.2.0/24\n")?;
+    place.write("list.toml", b"[capture]\ninterfaces = [\"lo\"]\n[traffic]\nprefix_list = \"list\"\n")?;
+    place.write("none.toml", b"[capture]\ninterfaces = [\"lo\"]\n")?;
+    for (line, prints) in [
+        ("spand-gateway help", "Usage: spand-gateway"),
+        ("spand-gateway help cert issue", "Usage: spand-gateway cert issue"),
+        ("spand-agent help query", "such as 100k"),
+        ("spand-gateway completions bash", "spand-gateway"),
+        ("spand-agent completions zsh", "#compdef spand-agent"),
+        ("spand-gateway check-config list.toml", "(traffic.prefix_list) has 1 prefix."),
+        ("spand-gateway check-config none.toml", "networks are /24 and /48"),
+    ] {
+        let mut words = line.split_whitespace();
+        let program = place.folder.path().join(words.next().unwrap_or_default());
+        let output = run(&program, &words.collect::<Vec<_>>(), place.folder.path())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success() && text.contains(prints), "{line}: no `{prints}` in {text}");
+    }
+    place.judge()
+}
+
 /// A folder with links to both programs and files of many kinds, and what was wrong so far.
 struct Place {
     folder: TempDir,
@@ -348,6 +443,17 @@ impl Place {
     /// Each line is a command line.
     fn refuses(&self, program: &str, code: i32, lines: &[&str]) -> Result<()> {
         lines.iter().try_for_each(|line| self.refuse(program, code, &line.split_whitespace().collect::<Vec<_>>()))
+    }
+
+    /// The same, with all of these words.
+    fn names(&self, program: &str, code: i32, arguments: &[&str], words: &[&str]) -> Result<()> {
+        self.refuse(program, code, arguments)?;
+        let output = run(&self.folder.path().join(program), arguments, self.folder.path())?;
+        let err = String::from_utf8_lossy(&output.stderr);
+        let lacking = words.iter().filter(|word| !err.contains(**word));
+        let lacking = lacking.map(|word| format!("{program} {} printed no `{word}`:\n{err}", arguments.join(" ")));
+        self.faults.borrow_mut().extend(lacking);
+        Ok(())
     }
 
     fn refuse(&self, program: &str, code: i32, arguments: &[&str]) -> Result<()> {

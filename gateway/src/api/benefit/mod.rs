@@ -11,7 +11,7 @@ use serde::Serialize;
 use spand_proto::comparison::{ArmSummary, ClassSummary, Comparison, Difference, DifferenceSummary, Place};
 use spand_proto::operator::rfc3339;
 use spand_proto::report::ConnectionReport;
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Timestamp, rounded};
 
 pub(super) use self::measures::BenefitMeasures;
 use super::reports::ByHost;
@@ -100,7 +100,7 @@ impl Benefit {
 impl ArmDocument {
     fn new(summary: ArmSummary, (hosts, most): (usize, u32)) -> Self {
         let part = (summary.transfers > 0 && hosts > 0).then(|| f64::from(most) / summary.transfers as f64);
-        let largest_host_part = part.map(|part| (part.min(1.0) * 1_000.0).round() / 1_000.0);
+        let largest_host_part = part.map(|part| rounded(part.min(1.0), 3));
         Self { hosts, largest_host_part, summary }
     }
 }

@@ -9,7 +9,7 @@ use spand_core::estimate::AddressShare;
 use spand_core::networks::view::NetworkView;
 use spand_proto::no_estimate::{Outcomes, Reason};
 use spand_proto::operator::rfc3339_ms;
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::{Micros, Timestamp, Window, rounded};
 
 use crate::names::{Named, Names};
 use crate::network_traffic::TrafficDocument;
@@ -82,7 +82,12 @@ struct AddressShareDocument {
 
 impl AddressShareDocument {
     fn of(one: &AddressShare) -> Self {
-        Self { remote: one.address, wc_bytes: one.share.bytes(), samples: one.samples, is_lower: one.is_lower }
+        Self {
+            remote: one.address,
+            wc_bytes: rounded(one.share.bytes(), 1),
+            samples: one.samples,
+            is_lower: one.is_lower,
+        }
     }
 }
 
@@ -97,6 +102,7 @@ struct LimitsDocument {
 impl NetworkDocument {
     /// Of `view` at `now`, where the first packet at all was captured at `began`.
     pub(super) fn new(view: &NetworkView, names: &Names, began: Option<Timestamp>, now: Timestamp) -> Self {
+        let bytes = |window: Window| rounded(window.bytes(), 1);
         let estimate = view.estimate.as_ref();
         let mss = estimate.map(|estimate| estimate.mss);
         let no_estimate = view.no_estimate();
@@ -105,7 +111,7 @@ impl NetworkDocument {
             prefix: view.network.to_string(),
             named: names.of(view.network),
             wc_segments: estimate.map(|estimate| estimate.share_segments(estimate.mss).0),
-            wc_bytes: estimate.map(|estimate| estimate.share.bytes()),
+            wc_bytes: estimate.map(|estimate| bytes(estimate.share)),
             mss_bytes: estimate.map(|estimate| estimate.mss.0),
             rtt_min_ms: view.rtt_min.map(Micros::as_millis_f64),
             rtt_mean_ms: view.rtt_mean.map(Micros::as_millis_f64),
@@ -120,9 +126,9 @@ impl NetworkDocument {
             reported_hosts: reported.hosts,
             loss_connections: estimate.map(|estimate| estimate.loss_connections),
             losses: view.losses,
-            loss_window_bytes: estimate.and_then(|estimate| Some(estimate.loss_window?.bytes())),
-            buffer_bytes: estimate.and_then(|estimate| Some(estimate.buffer?.bytes())),
-            bdp_bytes: estimate.and_then(|estimate| Some(estimate.bdp?.bytes())),
+            loss_window_bytes: estimate.and_then(|estimate| estimate.loss_window.map(bytes)),
+            buffer_bytes: estimate.and_then(|estimate| estimate.buffer.map(bytes)),
+            bdp_bytes: estimate.and_then(|estimate| estimate.bdp.map(bytes)),
             limited_by: LimitsDocument {
                 window: view.limits.window,
                 receiver: view.limits.receiver,
@@ -130,9 +136,9 @@ impl NetworkDocument {
             },
             parallel: view.parallel,
             parallel_at_samples: view.parallel_at_samples,
-            followed: view.followed.share(),
+            followed: rounded(view.followed.share(), 6),
             age_s: view.age(now).map(Micros::as_secs_f64),
-            confidence: estimate.map(|estimate| estimate.confidence.value()),
+            confidence: estimate.map(|estimate| rounded(estimate.confidence.value(), 3)),
             rule: estimate.map(|estimate| estimate.rule.name()),
             no_estimate: no_estimate.map(|why| why.reason),
             no_estimate_message: no_estimate.map(|why| why.to_string()),
@@ -177,7 +183,7 @@ impl TrendDocument {
         let nanos = trend.step.0.saturating_mul(1_000);
         Self {
             step_s: trend.step.as_secs_f64(),
-            wc_quartiles_bytes: trend.quartiles,
+            wc_quartiles_bytes: trend.quartiles.map(|quartiles| quartiles.map(|bytes| rounded(bytes, 1))),
             rtt_range_ms: range.map(|(least, most)| [least.as_millis_f64(), most.as_millis_f64()]),
             points: trend
                 .points

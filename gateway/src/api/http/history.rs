@@ -9,7 +9,7 @@ use axum::{Extension, Json};
 use serde::Serialize;
 use spand_core::networks::view::NetworkView;
 use spand_proto::operator::rfc3339_ms;
-use spand_proto::units::Micros;
+use spand_proto::units::{Micros, rounded};
 
 use super::documents::TrendDocument;
 use super::networks::find;
@@ -123,7 +123,7 @@ impl SampleDocument {
         Self {
             at: rfc3339_ms(sample.at),
             remote: sample.remote,
-            window_bytes: sample.window,
+            window_bytes: rounded(sample.window, 1),
             mss_bytes: sample.mss.0,
             reason: sample.reason.name(),
             lower_bound: sample.reason.is_lower_bound(),

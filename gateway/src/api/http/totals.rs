@@ -11,7 +11,7 @@ use axum::{Extension, Json};
 use serde::Serialize;
 use spand_proto::comparison::CLASS_NAMES;
 use spand_proto::operator::{rfc3339, rfc3339_ms};
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::{Micros, Timestamp, rounded};
 use strum::VariantArray;
 
 use super::parameters::Parameters;
@@ -118,18 +118,17 @@ impl From<(Point, bool)> for PointDocument {
             gap,
             counts: point.counts,
             gauges: point.gauges,
-            difference_percent: rounded(&point),
+            difference_percent: differences(&point),
         }
     }
 }
 
 fn observed_s(point: &Point) -> f64 {
-    (point.observed.as_secs_f64() * 10.0).round() / 10.0
+    rounded(point.observed.as_secs_f64(), 1)
 }
 
-fn rounded(point: &Point) -> Vec<Option<[f64; 3]>> {
-    let thousandths = |value: f64| (value * 1_000.0).round() / 1_000.0;
-    point.differences.iter().map(|found| found.map(|percent| percent.map(thousandths))).collect()
+fn differences(point: &Point) -> Vec<Option<[f64; 3]>> {
+    point.differences.iter().map(|found| found.map(|percent| percent.map(|value| rounded(value, 3)))).collect()
 }
 
 /// One line a step, with the names of the JSON; what is not known is empty.
@@ -145,7 +144,8 @@ fn csv(points: &[(Point, bool)]) -> Vec<u8> {
         let mut line = vec![rfc3339(point.at), observed_s(point).to_string(), gap.to_string()];
         let counts = point.counts.named().into_iter().chain(point.gauges.named());
         line.extend(counts.map(|(_, count)| count.to_string()));
-        let differences = rounded(point).into_iter().flat_map(|found| found.map_or([None; 3], |ends| ends.map(Some)));
+        let differences =
+            differences(point).into_iter().flat_map(|found| found.map_or([None; 3], |ends| ends.map(Some)));
         line.extend(differences.map(|value| value.map_or_else(String::new, |value| value.to_string())));
         line
     });

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
 use spand_proto::operator::rfc3339_ms;
+use spand_proto::units::rounded;
 
 use super::health::{ReadyDocument, ready};
 use super::parameters::Parameters;
@@ -114,7 +115,7 @@ impl TrafficDocument {
         let (traffic, engine, now) = (published.traffic(), published.engine(), published.now());
         let ignored = traffic.ignored.into_iter();
         let measures = published.measures();
-        let part = |some: u64, all: u64| (all > 0).then(|| some as f64 / all as f64);
+        let part = |some: u64, all: u64| (all > 0).then(|| rounded(some as f64 / all as f64, 6));
         Self {
             version: env!("CARGO_PKG_VERSION"),
             at: rfc3339_ms(now),
@@ -155,7 +156,7 @@ impl TrafficDocument {
 
 impl From<TrafficPoint> for PointDocument {
     fn from(point: TrafficPoint) -> Self {
-        let tenth = |value: f64| (value * 10.0).round() / 10.0;
+        let tenth = |value| rounded(value, 1);
         Self {
             at: rfc3339_ms(point.at),
             packets_per_s: tenth(point.packets_per_s),

@@ -179,7 +179,7 @@ fn no_line_is_longer_than_the_terminal_and_wider_ones_show_more() {
         let headers = text.lines().filter(|line| line.starts_with("network ") || line.starts_with("from "));
         columns.push(headers.map(|line| line.split_whitespace().count()).sum::<usize>());
         assert!(text.contains("Some columns do not fit"), "{width}:\n{text}");
-        for part in ["bytes", "Wc", "192.0.2.0/24", "cubic", "one sided"] {
+        for part in ["bytes", "share", "192.0.2.0/24", "cubic", "one sided"] {
             assert!(text.contains(part), "{part} is missing at {width}:\n{text}");
         }
     }
@@ -198,10 +198,10 @@ fn wide_shows_every_column_and_breaks_nothing() {
 #[test]
 fn a_column_without_a_value_makes_room_first() {
     let mut report = report();
-    assert!(at(80, false, &report).contains("Wc"));
+    assert!(at(80, false, &report).contains("share"));
     report.end.networks.retain(|view| view.estimate.is_none());
     let text = at(80, false, &report);
-    assert!(!text.contains("Wc") && text.contains("samples"), "{text}");
+    assert!(!text.contains("share") && text.contains("samples"), "{text}");
 }
 
 #[test]

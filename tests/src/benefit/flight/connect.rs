@@ -79,7 +79,7 @@ fn window(explained: &Explained) -> (u32, Option<u32>) {
         return (explained.cwnd_segments, None);
     }
     let window = step_text("start").and_then(number_in).unwrap_or(explained.cwnd_segments);
-    let rate = step_text("pacing").and_then(|text| number_in(text.split_once(" at ")?.1));
+    let rate = step_text("pacing").and_then(rate_in);
     (window, rate)
 }
 
@@ -87,6 +87,13 @@ fn window(explained: &Explained) -> (u32, Option<u32>) {
 fn number_in(text: &str) -> Option<u32> {
     let digits = text.split(|letter: char| !letter.is_ascii_digit()).find(|part| !part.is_empty())?;
     digits.parse().ok()
+}
+
+/// The rate of a sentence in bytes a second.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+fn rate_in(text: &str) -> Option<u32> {
+    let (rate, _) = text.split_once(" at ")?.1.split_once(" Mbit/s")?;
+    rate.parse().ok().map(|mbit: f64| (mbit * 125_000.0).round() as u32)
 }
 
 /// Listens in every client network, at the server's port: takes whatever comes, and closes after the other end did.
@@ -130,7 +137,7 @@ mod tests {
     fn a_number_is_found_in_a_sentence() {
         assert_eq!(number_in("window 30 segments, threshold 41 segments"), Some(30));
         assert_eq!(number_in("none"), None);
-        let text = "after 10 segments, at 174458 bytes/s over 41.5 ms";
-        assert_eq!(text.split_once(" at ").and_then(|(_, rest)| number_in(rest)), Some(174_458));
+        assert_eq!(rate_in("10 segments unpaced, the rest at 1.396 Mbit/s (RTT 41.500 ms)"), Some(174_500));
+        assert_eq!(rate_in("10 segments unpaced"), None);
     }
 }
