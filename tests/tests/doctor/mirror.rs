@@ -226,7 +226,11 @@ fn offloads() -> Result<()> {
 
 fn silent() -> Result<()> {
     let site = Site::build(Mirrored::Nothing, Offloads::Off)?;
-    site.doctor()?.faults(&["traffic"])?;
+    let found = site.doctor()?;
+    found.has("traffic", "fail", "no packets on tap in 2 s, though the interface is up")?;
+    found.faults(&["traffic"])?;
+    site.server.ip(&["link set mirror down"])?;
+    site.doctor()?.has("interface", "fail", "interface tap is up but has no carrier")?;
     site.gateway.ip(&["link set tap down"])?;
     let found = site.doctor()?;
     found.has("interface", "fail", "interface tap is down")?;
