@@ -88,9 +88,12 @@ test: test-programs ## All tests; ends with those that checked nothing, and fail
 
 # The whole workspace, as in `test`: with the same features nothing is compiled once more.
 .PHONY: packaging-test
-packaging-test: packages ## Alerts, metrics, dashboard and manifests, with Debian's promtool and node exporter
-	@./scripts/packages $(ALERT_PACKAGES)
+packaging-test: packages alert-tools ## Alerts, metrics, dashboard and manifests, with Debian's promtool and node exporter
 	SPAND_REQUIRE=promtool,prometheus-node-exporter $(CARGO) test --workspace --test packaging
+
+.PHONY: alert-tools
+alert-tools:
+	@./scripts/packages $(ALERT_PACKAGES)
 
 .PHONY: browser
 browser:

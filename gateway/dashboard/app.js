@@ -1,8 +1,7 @@
 // The frame: which view is shown, what the header says, and the keys.
 
 import { h, mark, say } from "/dashboard/dom.js";
-import { age } from "/dashboard/format.js";
-import { listen, present, start } from "/dashboard/live.js";
+import { listen, present, silence, start } from "/dashboard/live.js";
 import { agents } from "/dashboard/views/agents.js";
 import { benefit } from "/dashboard/views/benefit.js";
 import { events } from "/dashboard/views/events.js";
@@ -53,10 +52,9 @@ function showStatus() {
     if (stream === "connecting") return ["Connecting to the gateway…", "warn"];
     if (stream === "silent") return ["Not connected: what is shown may be old", "bad"];
     const { traffic: now } = message;
-    const silent = now.newest_packet_age_s;
     if (!now.ready) return [`Not ready: ${now.not_ready.map(({ part, why }) => `${part}, ${why}`).join("; ")}`, "bad"];
-    if (silent === null) return ["Ready, but no packet has come yet", "warn"];
-    if (silent > 10) return [`No packet for ${age(silent - (silent % 10))}`, "bad"];
+    const { text, level } = silence(now);
+    if (text !== null) return [text, level];
     return ["Live: packets are coming in", "good"];
   })();
   say(state, text);
@@ -86,7 +84,7 @@ addEventListener("keydown", (event) => {
   if (event.key === "/") {
     event.preventDefault();
     const search = () => document.querySelector("input[type=search]")?.focus();
-    if (wanted().name === "networks" && wanted().subject === null) search();
+    if (document.querySelector("input[type=search]")) search();
     else {
       location.hash = "#/networks";
       addEventListener("hashchange", () => setTimeout(search), { once: true });

@@ -58,7 +58,10 @@ export function table(caption, columns, rows = [], empty = "Nothing yet.") {
         return h(place === 0 ? "th" : "td", { class: kind, scope: place === 0 ? "row" : null }, cell ?? "–");
       })));
     const none = h("tr", {}, h("td", { colspan: columns.length, class: "none" }, empty));
+    // The focus stays on a link that is still there.
+    const focus = body.contains(document.activeElement) ? document.activeElement.hash : null;
     body.replaceChildren(...(made.length > 0 ? made : [none]));
+    if (focus) [...body.querySelectorAll("a")].find((link) => link.hash === focus)?.focus({ preventScroll: true });
   };
   show(rows);
   return { element: h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, element), show };

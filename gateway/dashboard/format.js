@@ -53,10 +53,10 @@ export function age(seconds) {
   return `${whole.format(seconds / 3600)}${NB}h`;
 }
 
-export const time = (unixMs) => clock.format(unixMs);
+/** A time of today, with the date on another day. */
 export const moment = (at) => {
-  const unixMs = Date.parse(at);
-  return (Math.abs(Date.now() - unixMs) < 43_200_000 ? clock : day).format(unixMs);
+  const date = new Date(at);
+  return (date.toDateString() === new Date().toDateString() ? clock : day).format(date);
 };
 
 /** A moment in seconds since 1970, for charts. */

@@ -22,6 +22,22 @@ export function present() {
   return { message: last, state };
 }
 
+/** Seconds without a packet from which a mirror port is silent; the doctor has the same. */
+const QUIET_S = 10;
+
+/**
+ * What the lack of packets means: { text, level }, the text null while packets come. A mirror port, which has no address of its own, has
+ * traffic all the time; a host can be quiet. An interface that is down is among what is not ready.
+ */
+export function silence({ newest_packet_age_s: seconds, interfaces, not_ready: faults }) {
+  const mirrors = interfaces.filter((one) => one.is_mirror).map((one) => one.interface);
+  if (faults.some(({ part }) => part === "capture")) return { text: null, level: "bad" };
+  if (seconds !== null && seconds <= QUIET_S) return { text: null, level: mirrors.length > 0 && seconds > 2 ? "warn" : "good" };
+  const time = seconds === null ? "yet" : `for more than ${QUIET_S} s`;
+  if (mirrors.length === 0) return { text: `Quiet: no packets ${time}`, level: null };
+  return { text: `No packets on ${mirrors.join(", ")} ${time}, though the interface is up`, level: seconds === null ? "warn" : "bad" };
+}
+
 function open() {
   source?.close();
   // After a time without one, what is shown may be old.

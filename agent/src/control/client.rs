@@ -73,7 +73,9 @@ pub(crate) fn try_ask(path: &Path, request: &Request) -> Result<Reply, AskError>
         _ => AskError::Unreachable { path: at(), source },
     })?;
     talk(stream, request).map_err(|source| match source.kind() {
-        ErrorKind::InvalidData | ErrorKind::UnexpectedEof => AskError::NoReply { path: at(), source },
+        ErrorKind::InvalidData | ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+            AskError::NoReply { path: at(), source }
+        }
         _ => AskError::Silent { path: at(), source },
     })
 }

@@ -51,7 +51,7 @@ export function benefit(failed) {
   const summary = h("p", {}, "");
   const drawing = h("div", { class: "forest" });
   const list = table("Completion times by size of the transfer", [
-    "transfers of", ["difference, stratified by size", "n"], ["95 % interval", "n"], ["advised", "n"], ["control", "n"], ["median, advised", "n"], ["median, control", "n"], ["retransmitted segments", "n"], "largest host",
+    "transfers of", ["difference, stratified by size", "n"], ["95 % interval", "n"], ["advised", "n mid"], ["control", "n mid"], ["median, advised", "n wide"], ["median, control", "n wide"], ["retransmitted segments", "n wide"], ["largest host", "wide"],
   ]);
   const element = h("div", { class: "view" }, summary,
     section("Completion time, advised against control (negative = faster)", drawing), section("By size", list.element),

@@ -23,7 +23,7 @@ function folded(entries) {
     if (same) lines.pop();
     const since = same ? last.since : entry.at;
     const times = entry.count + (same ? last.entry.count : 0);
-    lines.push({ key: `${since} ${entry.sequence}`, since, entry: { ...entry, count: times } });
+    lines.push({ key: `${moment(since)} ${since} ${entry.sequence}`, since, entry: { ...entry, count: times } });
   }
   return lines;
 }

@@ -22,11 +22,17 @@ const COLUMNS = [
   { name: "5 min", kind: "trend wide" },
   { name: "Out", kind: "n mid rate" },
   { name: "In", kind: "n mid rate" },
+  { sort: "saving", name: "Saves", kind: "n mid save" },
   { sort: "loss", name: "Out loss", kind: "n mid rate" },
   { sort: "samples", name: "Samples", kind: "n mid rare" },
-  { sort: "losses", name: "Losses", kind: "n wide spare" },
   { sort: "confidence", name: "Confidence", kind: "n mid rare" },
   { sort: "age", name: "Age", kind: "n" },
+];
+
+/** What the list can be sorted by, on every screen: those without a column of their own, too. */
+const SORTS = [
+  ["wc", "share"], ["traffic", "traffic, out and in"], ["saving", "time that advice can save"], ["rtt", "RTT"], ["loss", "loss"], ["losses", "losses"],
+  ["samples", "samples"], ["confidence", "confidence"], ["age", "age"], ["prefix", "network"],
 ];
 
 /** What was chosen stays while the page is open. */
@@ -37,6 +43,7 @@ export function networks(failed) {
   search.value = chosen.search;
   const which = h("select", { id: "which" },
     [["", "all"], ["yes", "with an estimate"], ["no", "without"]].map(([value, name]) => h("option", { value, selected: value === chosen.estimate }, name)));
+  const by = h("select", { id: "by", change: () => sortBy(by.value) }, SORTS.map(([value, name]) => h("option", { value }, name)));
   const found = h("p", { class: "found", role: "status" }, "");
   const head = h("tr", {}, COLUMNS.map(header));
   const list = rows({
@@ -54,22 +61,25 @@ export function networks(failed) {
   });
   const element = h("div", { class: "view tall" },
     h("form", { class: "tools", role: "search", submit: (event) => event.preventDefault() },
-      h("label", { for: "search" }, "Search"), search, h("label", { for: "which" }, "Show"), which, found),
+      h("label", { for: "search" }, "Search"), search, h("label", {}, "Show ", which), h("label", {}, "Sort by ", by), found),
     list.element);
 
   function header({ sort, name, kind }) {
     const button = sort === undefined ? name : h("button", {
       type: "button",
-      click() {
-        const turned = chosen.order === "desc" ? "asc" : "desc";
-        Object.assign(chosen, { sort, order: chosen.sort === sort ? turned : sort === "prefix" || sort === "age" ? "asc" : "desc" });
-        order();
-        list.restart();
-      },
+      click: () => sortBy(sort),
     }, name);
     return h("th", { scope: "col", class: kind, "data-sort": sort }, button);
   }
+  /** A second time turns the order. */
+  function sortBy(sort) {
+    const turned = chosen.order === "desc" ? "asc" : "desc";
+    Object.assign(chosen, { sort, order: chosen.sort === sort ? turned : sort === "prefix" || sort === "age" ? "asc" : "desc" });
+    order();
+    list.restart();
+  }
   function order() {
+    by.value = chosen.sort;
     for (const cell of head.children) {
       const own = cell.dataset.sort === chosen.sort;
       mark(cell, "aria-sort", own ? (chosen.order === "asc" ? "ascending" : "descending") : null);
@@ -130,7 +140,7 @@ function fill(row, one) {
   const names = [one.name, called(one)].filter(Boolean).join(", ");
   mark(link, "title", names === "" ? one.prefix : `${one.prefix}, ${names}`);
   mark(link, "href", prefixPath("#/networks/", one.prefix));
-  say(cells[1], named(one) ?? "–");
+  say(cells[1], named(one) ?? "");
   mark(cells[1], "title", names || null);
   const { trend } = one;
   const mss = one.mss_bytes ?? 1448;
@@ -146,9 +156,9 @@ function fill(row, one) {
   draw(cells[7], trend, "rtt_mean_ms");
   say(cells[8], bits(one.traffic.out.bits_per_s));
   say(cells[9], bits(one.traffic.in.bits_per_s));
-  say(cells[10], part(one.traffic.out.loss));
-  say(cells[11], count(one.samples));
-  say(cells[12], count(one.losses));
+  say(cells[10], age(one.saving_s));
+  say(cells[11], part(one.traffic.out.loss));
+  say(cells[12], count(one.samples));
   say(cells[13], part(one.confidence));
   say(cells[14], one.age_s !== null && one.age_s < 1 ? "now" : age(one.age_s));
 }

@@ -1,11 +1,11 @@
 // Is the gateway healthy, does it help, and whom: the answer first.
 
 import { get, latest, prefixPath } from "/dashboard/api.js";
-import { arrange, card, h, section } from "/dashboard/dom.js";
-import { age, count, moment, packets, part, saved } from "/dashboard/format.js";
+import { arrange, card, h, section, table } from "/dashboard/dom.js";
+import { age, atLeast, bits, count, moment, ms, packets, part, saved } from "/dashboard/format.js";
 import { TRAFFIC, dropped, history, rate } from "/dashboard/history.js";
-import { listen } from "/dashboard/live.js";
-import { ONE_SIDED } from "/dashboard/views/traffic.js";
+import { listen, silence } from "/dashboard/live.js";
+import { NOT_MIRRORED, ONE_SIDED } from "/dashboard/views/traffic.js";
 import { forest, sizesOf } from "/dashboard/views/benefit.js";
 
 /** Agents and events asked for at a time: all that one answer has. */
@@ -13,6 +13,8 @@ const ASKED = 1_000;
 /** Time between two looks at what is not in the live stream, in milliseconds. */
 const AGAIN = 10_000;
 const DAY_MS = 86_400_000;
+/** Networks and agents of the most traffic and transfers that are listed. */
+const TOP = 5;
 /** Names in one line. */
 const NAMED = 5;
 
@@ -35,7 +37,11 @@ export function secondsSaved(classes) {
 export function missing(events, agents) {
   const here = new Set(agents.map((agent) => agent.host_name));
   const left = new Map();
-  for (const { kind, what, subject, at } of events) if (kind === "agent" && what === "left" && Date.now() - Date.parse(at) < DAY_MS) left.set(subject, at);
+  for (const { kind, what, subject, at } of events.filter(({ kind }) => kind === "agent")) {
+    // Who came back may be beyond those agents that one answer has.
+    if (what === "subscribed") left.delete(subject);
+    if (what === "left" && Date.now() - Date.parse(at) < DAY_MS) left.set(subject, at);
+  }
   return [...left].filter(([host]) => !here.has(host)).reverse();
 }
 
@@ -44,6 +50,8 @@ export function overview(failed) {
     ready: card("Gateway"), newest: card("Newest packet"), dropped: card("Dropped, last hour"), saved: card("Time saved in transfers"),
     coverage: card("Coverage"), agents: card("Agents subscribed"),
   };
+  const networks = table("Networks with the most traffic", ["network", ["out", "n"], ["in", "n mid"], ["share", "n"], ["RTT", "n wide"]]);
+  const agents = table("Agents with the most transfers", ["host", ["applied", "n"], ["control", "n"], ["last report", "n mid"]], [], "No agent has reported a transfer.");
   const tasks = h("ul", { class: "tasks" });
   const drawing = h("div", { class: "forest" });
   const charts = history([
@@ -62,6 +70,8 @@ export function overview(failed) {
     h("div", { class: "pair" },
       section("What needs attention", tasks),
       section("Completion time, advised against control (negative = faster)", drawing, h("p", { class: "words" }, h("a", { href: "#/benefit" }, "Benefit by size")))),
+    h("div", { class: "pair" },
+      section("Networks with the most traffic", networks.element), section("Agents with the most transfers", agents.element)),
     section("Over time", charts.element));
   let now = null;
   let hosts = [];
@@ -74,9 +84,8 @@ export function overview(failed) {
   /** Lines of what a person should look at: [level, text, view that explains it]. */
   function findings() {
     const found = now.not_ready.map(({ part, why }) => ["bad", `Not ready: ${part}, ${why}.`, part === "store" ? "events" : "traffic"]);
-    const silent = now.newest_packet_age_s;
-    if (silent === null) found.push(["warn", "No packet has come yet: is the mirror port set up?", "traffic"]);
-    else if (silent > 10) found.push(["bad", "No packet for more than 10 s: is the mirror port up?", "traffic"]);
+    const { text, level } = silence(now);
+    if (text !== null && level !== null) found.push([level, `${text}: ${NOT_MIRRORED}.`, "traffic"]);
     if ((now.last?.dropped_per_s ?? 0) > 0) found.push(["bad", "Packets are being dropped before the engine.", "traffic"]);
     else if (lost > 0) found.push(["warn", `${count(lost)} packets were dropped before the engine in the last hour.`, "traffic"]);
     if (now.connections_one_sided > ONE_SIDED * now.connections_ended) {
@@ -114,7 +123,7 @@ export function overview(failed) {
     now = message;
     const silent = now.newest_packet_age_s;
     cards.ready.show(now.ready ? "Ready" : "Not ready", `spand-gateway ${now.version}`, now.ready ? "good" : "bad");
-    cards.newest.show(silent === null ? "none yet" : `${age(silent)} ago`, "", silent === null || silent > 10 ? "bad" : silent > 2 ? "warn" : "good");
+    cards.newest.show(silent === null ? "none yet" : `${age(silent)} ago`, "", silence(now).level);
     const dropping = (now.last?.dropped_per_s ?? 0) > 0;
     cards.dropped.show(count(lost), dropping ? `${packets(now.last.dropped_per_s)} now` : "none now", dropping ? "bad" : lost > 0 ? "warn" : "good");
     const { coverage } = now;
@@ -132,13 +141,27 @@ export function overview(failed) {
     forest(drawing, classes);
   }
 
+  function showMost(busiest) {
+    networks.show(busiest.map((one) => [
+      h("a", { href: prefixPath("#/networks/", one.prefix), title: one.name }, one.prefix), bits(one.traffic.out.bits_per_s), bits(one.traffic.in.bits_per_s),
+      one.wc_segments === null ? "–" : atLeast(one), ms(one.rtt_mean_ms),
+    ]));
+    const transfers = ({ reported }) => reported.applied + reported.transfers_control;
+    const reporting = hosts.filter((agent) => agent.reported !== null && transfers(agent) > 0).sort((a, b) => transfers(b) - transfers(a));
+    agents.show(reporting.slice(0, TOP).map(({ host_name: name, reported }) => [
+      name ?? "unnamed", count(reported.applied), count(reported.transfers_control), `${age(reported.last_report_age_s)} ago`,
+    ]));
+  }
+
   const asking = latest(async (signal) => {
     const hour = new Date(Date.now() - 3_600_000).toISOString();
-    const [benefit, agents, log, totals] = await Promise.all([
+    const [benefit, subscribed, log, totals, most] = await Promise.all([
       get("/v1/benefit", signal), get(`/v1/agents?limit=${ASKED}`, signal), get(`/v1/events?limit=${ASKED}`, signal), get(`/v1/totals?from=${hour}&step=1m`, signal),
+      get(`/v1/networks?sort=traffic&order=desc&limit=${TOP}`, signal),
     ]);
     ({ classes } = benefit);
-    hosts = agents.agents;
+    hosts = subscribed.agents;
+    showMost(most.networks);
     gone = missing(log.events, hosts);
     retreats = log.events.filter(({ kind, what }) => kind === "retreat" && what !== "over").map(({ subject }) => subject).reverse();
     lost = totals.points.reduce((sum, point) => sum + dropped(point), 0);

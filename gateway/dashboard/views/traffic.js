@@ -3,8 +3,10 @@
 import { card, h, section, table } from "/dashboard/dom.js";
 import { IGNORED, age, bits, count, packets, part, short, words } from "/dashboard/format.js";
 import { TRAFFIC, history } from "/dashboard/history.js";
-import { listen } from "/dashboard/live.js";
+import { listen, silence } from "/dashboard/live.js";
 
+/** What to do about a silent mirror port; the doctor and the alert have the same. */
+export const NOT_MIRRORED = "check that the switch still mirrors to it, and capture.filter";
 /** A part of one-sided connections above which the mirror port deserves a look. */
 export const ONE_SIDED = 0.1;
 
@@ -28,8 +30,8 @@ export function traffic(failed) {
     cards.packets.show(packets(last?.packets_per_s), `${short(now.packets)} since startup`);
     cards.bits.show(bits(last?.bits_per_s), `${short(now.tcp_segments)} TCP segments since startup`);
     const silent = now.newest_packet_age_s;
-    const level = silent === null || silent > 10 ? "bad" : silent > 2 ? "warn" : "good";
-    cards.newest.show(silent === null ? "none yet" : `${age(silent)} ago`, silent > 10 ? "Is the mirror port up?" : "", level);
+    const { text, level } = silence(now);
+    cards.newest.show(silent === null ? "none yet" : `${age(silent)} ago`, text === null ? "" : level === null ? text : `${text}: ${NOT_MIRRORED}`, level);
     const lost = now.interfaces.reduce((sum, one) => sum + one.dropped_kernel + one.dropped_interface + one.dropped_queue, 0);
     const dropping = (last?.dropped_per_s ?? 0) > 0;
     cards.dropped.show(packets(last?.dropped_per_s ?? 0), `${count(lost)} since startup`, dropping ? "bad" : lost > 0 ? "warn" : "good");

@@ -31,7 +31,7 @@ type Cell = fn(&Value) -> String;
 type Field = (Column, usize, Cell);
 
 /// Cells have a width of their own, so that the pages of one list are alike.
-const NETWORKS: [Field; 14] = [
+const NETWORKS: [Field; 15] = [
     (Column::text("network", 0), 18, |n| shown(&n["prefix"])),
     (Column::number("share\nsegs", 1), 6, share),
     (Column::number("confi-\ndence", 3), 6, |n| decimals(&n["confidence"], 2)),
@@ -41,6 +41,7 @@ const NETWORKS: [Field; 14] = [
     (Column::number("in\nMbit/s", 6), 7, |n| mbit(&n["traffic"]["in"]["bits_per_s"])),
     (Column::number("out loss\n%", 5), 8, |n| percent(&n["traffic"]["out"]["loss"])),
     (Column::number("samples", 7), 7, |n| shown(&n["samples"])),
+    (Column::number("saving\ns", 12), 7, |n| decimals(&n["saving_s"], 1)),
     (Column::number("loss\nevents", 9), 6, |n| shown(&n["losses"])),
     (Column::number("conns", 11), 6, |n| shown(&n["connections"])),
     (Column::number("age\ns", 8), 5, |n| decimals(&n["age_s"], 0)),
@@ -110,13 +111,14 @@ const STATUS: [(&str, Cell); 19] = [
     ("agents", |s| shown(&s["agents"])),
 ];
 
-const NETWORK: [(&str, Cell); 31] = [
+const NETWORK: [(&str, Cell); 32] = [
     ("network", |n| shown(&n["prefix"])),
     ("name", |n| shown(&n["name"])),
     ("AS number", |n| shown(&n["as_number"])),
     ("AS organisation", |n| shown(&n["as_organisation"])),
     ("share, segments", share),
     ("share, bytes", |n| decimals(&n["wc_bytes"], 0)),
+    ("saving, s", |n| decimals(&n["saving_s"], 1)),
     ("mark", |n| shown(&n["mark"])),
     ("addresses' shares, bytes", |n| listed(&n["address_shares"], address_share)),
     ("confidence", |n| decimals(&n["confidence"], 2)),

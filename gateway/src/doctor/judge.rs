@@ -56,18 +56,27 @@ fn window_s(config: &Config) -> f64 {
     f64::from(config.estimate.buckets.get()) * config.estimate.bucket_s.get() as f64
 }
 
+/// Age of the newest packet in seconds up to which a mirror port may be quiet; the dashboard has the same.
+const QUIET_S: f64 = 10.0;
+/// What to do about a silent mirror port that is up; the dashboard and the alert have the same.
+const NOT_MIRRORED: &str = "check that the switch still mirrors to it, and capture.filter";
+
 fn comes(seen: &Seen, config: &Config) -> Check {
     let span = seen.span_s;
-    // A quiet moment is no fault of the mirror while the estimates of the window still stand.
-    if let (0, Some(age)) = (seen.packets, seen.newest_age_s.filter(|age| *age <= window_s(config))) {
-        return Check::ok("traffic", format!("no packets in {span:.0} s; the newest came {age:.0} s ago"));
-    }
     if seen.packets == 0 {
-        return Check::fail(
-            "traffic",
-            format!("no packets in {span:.0} s"),
-            "check that the mirror port is on and names this port as its target, that the cable is in, and capture.filter",
-        );
+        let age = seen.newest_age_s.map_or(String::new(), |age| format!("; the newest came {age:.0} s ago"));
+        if seen.mirrors.is_empty() {
+            let found = format!("no packets in {span:.0} s{age}: the host is quiet, or capture.filter takes none");
+            return Check::unknown("traffic", found, "run the doctor again while there is traffic");
+        }
+        let mirrors = seen.mirrors.join(", ");
+        let found = format!("no packets on {mirrors} in {span:.0} s, though the interface is up{age}");
+        return match seen.newest_age_s {
+            Some(age) if age <= QUIET_S => Check::ok("traffic", found),
+            // The estimates of the window are still in force.
+            Some(age) if age <= window_s(config) => Check::warn("traffic", found, NOT_MIRRORED),
+            _ => Check::fail("traffic", found, NOT_MIRRORED),
+        };
     }
     if seen.segments == 0 {
         let reason =
@@ -221,6 +230,8 @@ pub(super) struct Seen {
     pub(super) packets: u64,
     /// Age of the newest packet in seconds; `None` where no gateway runs, or where it received none.
     pub(super) newest_age_s: Option<f64>,
+    /// Interfaces without an address of their own, as a mirror port.
+    pub(super) mirrors: Vec<String>,
     /// Packets that were lost before they could be looked at, wherever.
     pub(super) dropped: u64,
     /// TCP segments among what came.
@@ -255,7 +266,16 @@ mod tests {
     use super::*;
 
     fn seen() -> Seen {
-        Seen { span_s: 5.0, packets: 1_000, segments: 900, connections: 100, merged: Some(0), ..Seen::default() }
+        let mirrors = vec!["mirror0".to_owned()];
+        Seen {
+            span_s: 5.0,
+            packets: 1_000,
+            segments: 900,
+            connections: 100,
+            merged: Some(0),
+            mirrors,
+            ..Seen::default()
+        }
     }
 
     fn verdicts(seen: &Seen, text: &str) -> Vec<(&'static str, Verdict)> {
@@ -279,10 +299,15 @@ mod tests {
             let one = OTHER_PROTOCOLS.iter().find(|one| one.number == ProtocolNumber::UdpPort(port)).unwrap();
             Seen { ignored: ignored(Ignored::NotTcp, 100), other_protocols: vec![(one, 60)], ..seen() }
         };
+        let quiet = |newest_age_s| Seen { packets: 0, segments: 0, newest_age_s, ..seen() };
         let cases = [
-            (Seen { packets: 0, segments: 0, ..seen() }, INSIDE, "traffic", Verdict::Fail),
-            (Seen { packets: 0, segments: 0, newest_age_s: Some(299.0), ..seen() }, INSIDE, "traffic", Verdict::Ok),
-            (Seen { packets: 0, segments: 0, newest_age_s: Some(301.0), ..seen() }, INSIDE, "traffic", Verdict::Fail),
+            (quiet(None), INSIDE, "traffic", Verdict::Fail),
+            (quiet(Some(9.0)), INSIDE, "traffic", Verdict::Ok),
+            (quiet(Some(11.0)), INSIDE, "traffic", Verdict::Warn),
+            (quiet(Some(299.0)), INSIDE, "traffic", Verdict::Warn),
+            (quiet(Some(301.0)), INSIDE, "traffic", Verdict::Fail),
+            (Seen { mirrors: Vec::new(), ..quiet(Some(301.0)) }, INSIDE, "traffic", Verdict::Unknown),
+            (Seen { mirrors: Vec::new(), ..quiet(None) }, INSIDE, "traffic", Verdict::Unknown),
             (Seen { segments: 0, ..seen() }, INSIDE, "traffic", Verdict::Fail),
             (Seen { dropped: 3, ..seen() }, INSIDE, "drops", Verdict::Warn),
             (Seen { dropped: 300, ..seen() }, INSIDE, "drops", Verdict::Fail),

@@ -42,6 +42,9 @@ pub(super) fn look(config: &Config, span: Duration, wait: &mut Wait) -> Result<S
         let live = LiveCapture::open(&options);
         let live =
             live.map_err(|error| Check::fail("interface", error.to_string(), "fix it, then run the doctor again"))?;
+        if let Some(fault) = run::fault_of(&options.interface) {
+            return Err(Check::fail("interface", fault, "fix it, then run the doctor again"));
+        }
         let longest = mtu_bytes(&options.interface).map_or(u32::MAX, |mtu| mtu.saturating_add(LINK_BYTES));
         taps.push(Tap { input, live, longest });
     }
@@ -59,7 +62,8 @@ pub(super) fn look(config: &Config, span: Duration, wait: &mut Wait) -> Result<S
         let lost = [stats.dropped_by_kernel, stats.dropped_by_interface];
         looking.seen.dropped += lost.into_iter().flatten().sum::<u64>();
     }
-    Ok(looking.end(span, &config.traffic.internal))
+    let mirrors = config.capture.interfaces.iter().filter(|interface| run::is_mirror(interface)).cloned().collect();
+    Ok(Seen { mirrors, ..looking.end(span, &config.traffic.internal) })
 }
 
 struct Tap {

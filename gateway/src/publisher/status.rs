@@ -84,6 +84,8 @@ pub struct CaptureStatus {
     pub interface_rx_fifo: u64,
     /// Times the source was lost: the interface vanished or went down, or the kernel refused. Each is retried.
     pub losses: u64,
+    /// Whether the interface has no address of its own, as a mirror port has none: silence there is a fault, while a host can be quiet.
+    pub is_mirror: bool,
 }
 
 /// A part of the gateway that has to work before it is ready.

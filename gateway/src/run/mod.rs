@@ -49,6 +49,7 @@ use spand_proto::operator::Failure;
 use spand_proto::units::{Bytes, Micros};
 
 use self::capture::{Captured, Captures};
+pub(crate) use self::capture::{fault_of, is_mirror};
 use self::engine_thread::EngineThread;
 use self::grouping::{Grouping, Groups};
 use self::queue::FrameQueue;

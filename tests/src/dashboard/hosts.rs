@@ -65,7 +65,7 @@ pub(super) async fn report(grpc: &str, batch: u64) -> Result<()> {
 /// Advised transfers take three quarters of the time, but for the smallest; made up, to be drawn.
 fn transfers(batch: u64) -> Vec<ConnectionReport> {
     let mut transfers = Vec::new();
-    for (class, bytes) in [8_000, 25_000, 80_000, 250_000, 900_000, 8_000_000].into_iter().enumerate() {
+    for (class, bytes) in [8_000, 25_000, 80_000, 250_000, 900_000, 8_000_000, 30_000_000].into_iter().enumerate() {
         for number in 0..20_u64 {
             let advised = number % 4 != 0;
             let spread = 60 + (number * 37 + batch * 11 + class as u64 * 5) % 50;

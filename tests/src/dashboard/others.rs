@@ -191,6 +191,7 @@ impl Made {
         });
         let limits = LimitCounts { window: 9, receiver: 0, application: 3 };
         self.table.add_rounds(network, at, remote, RttSum::of(rtt), limits);
+        self.table.count_transfer(network, at);
         self.table.add_traffic(network, at, &traffic(segments, reason == SampleReason::Loss));
         if reason == SampleReason::Loss {
             self.table.add_loss(network, at, SenderId { connection: ConnectionId(self.samples), remote }, rtt);

@@ -245,6 +245,7 @@ impl Feeder {
             interface: "mirror0".to_owned(),
             received: counters.frames,
             dropped_queue: *dropped,
+            is_mirror: true,
             ..CaptureStatus::default()
         }]);
         batch.engine = Some(EngineStatus {

@@ -55,6 +55,14 @@ fn the_first_view_shows_what_needs_a_person_and_whether_it_helps() -> Result<()>
     let shown = text(&browser, "document.querySelectorAll('.card .value')[3].textContent")?;
     let number: f64 = shown.split(' ').next().unwrap_or_default().replace('\u{2212}', "-").parse()?;
     ensure!(shown.ends_with(" s") && (number - saved).abs() <= 0.01 * saved.abs(), "{shown} is not {saved} s");
+    let listed = browser.run(
+        "const request = new XMLHttpRequest(); request.open('GET', '/v1/networks?sort=traffic&order=desc&limit=5', false); request.send();
+         const rows = (name) => [...document.querySelectorAll(`section[aria-label='${name}'] tbody tr`)];
+         return [JSON.parse(request.responseText).networks.filter((one) => rows('Networks with the most traffic').some((row) => row.textContent.startsWith(one.prefix))).length,
+           rows('Agents with the most transfers').map((row) => row.children[0].textContent)]",
+    )?;
+    ensure!(listed[0].as_u64() >= Some(3), "the busiest networks are not listed: {listed}");
+    assert_eq!(listed[1], serde_json::json!(["web-1", "web-2"]));
     let between = text(&browser, "document.querySelectorAll('.card .note')[3].textContent")?;
     ensure!(between.starts_with("between ") && between.ends_with("(95 %)"), "{between}");
     silent(&browser)
@@ -73,7 +81,7 @@ fn what_is_summed_up_is_right() -> Result<()> {
            event('agent', 'refused', 'refused', 1), event('part', 'left', 'part', 1), event('agent', 'left', 'just-gone', 0)];
          import('/dashboard/views/overview.js').then(({ secondsSaved, missing }) => { window.sums = [
            secondsSaved([one(100, -50, -60, -40), none, one(200, 10, -10, 30)]), secondsSaved([none]),
-           missing(events, [{ host_name: 'here' }]).map(([host]) => host)]; })",
+           missing([...events, event('agent', 'left', 'back', 2), event('agent', 'subscribed', 'back', 1)], [{ host_name: 'here' }]).map(([host]) => host)]; })",
     )?;
     browser.wait("the sums", "window.sums")?;
     let sums = browser.run("return window.sums")?;
@@ -85,6 +93,37 @@ fn what_is_summed_up_is_right() -> Result<()> {
     }
     assert_eq!(sums[1], serde_json::Value::Null, "nothing is compared");
     assert_eq!(sums[2], serde_json::json!(["just-gone", "gone"]));
+    Ok(())
+}
+
+/// Only a mirror port that is up has to show packets all the time.
+#[test]
+fn silence_is_a_fault_on_a_mirror_port_alone_and_times_of_another_day_have_their_date() -> Result<()> {
+    let _alone = alone();
+    let Some((_stage, browser)) = open(50)? else { return Ok(()) };
+    browser.run(
+        "import('/dashboard/live.js').then(({ silence }) => import('/dashboard/format.js').then(({ moment }) => {
+           const of = (is_mirror, age, part) => silence({ newest_packet_age_s: age, interfaces: [{ interface: 'eth1', is_mirror }], not_ready: part ? [{ part }] : [] });
+           const cases = [of(true, 1), of(true, 3), of(true, 10.5), of(true, null), of(true, 99, 'capture'), of(true, 99, 'store'), of(false, 3), of(false, 99), of(false, null)];
+           const now = new Date(); const dawn = new Date(now); dawn.setHours(0, 0, 0, 0); const before = new Date(dawn - 1000);
+           window.found = [cases.map(({ text, level }) => [level, text]), [now, dawn, before].map((at) => /[A-Z]/.test(moment(at.toISOString())))]; }))",
+    )?;
+    browser.wait("the sentences", "window.found")?;
+    let silent = |when: &str| format!("No packets on eth1 {when}, though the interface is up");
+    let (yet, long) = (silent("yet"), silent("for more than 10 s"));
+    let expected = serde_json::json!([
+        ["good", null],
+        ["warn", null],
+        ["bad", long],
+        ["warn", yet],
+        ["bad", null],
+        ["bad", long],
+        ["good", null],
+        [null, "Quiet: no packets for more than 10 s"],
+        [null, "Quiet: no packets yet"],
+    ]);
+    let found = browser.run("return window.found")?;
+    assert_eq!(found, serde_json::json!([expected, [false, false, true]]));
     Ok(())
 }
 
@@ -133,7 +172,12 @@ fn thirty_days_are_drawn_with_the_day_before_and_with_gaps() -> Result<()> {
             _ => ensure!(before == 0.0, "{range}: {before} of the day before"),
         }
         if range == "24 hours" {
+            // As long as the view, which begins at its top.
+            browser.look(1_280, 1_700, false)?;
+            browser.run("scrollTo(0, 0)")?;
+            browser.wait("its charts in the new size", "document.querySelectorAll('canvas').length === 4")?;
             picture(&browser, "overview-day")?;
+            browser.look(1_280, 900, false)?;
         }
         for format in ["csv", "json"] {
             let got = browser.run(&format!(

@@ -1,5 +1,6 @@
 //! For whom it has to be readable: on a phone, in the dark, by key, read aloud.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -33,6 +34,43 @@ fn every_view_fits_a_phone_and_the_dark() -> Result<()> {
         let low = browser.run(CONTRAST)?;
         assert_eq!(low, serde_json::json!([]), "too little contrast in the {scheme}");
     }
+    silent(&browser)
+}
+
+#[test]
+fn agents_and_benefit_are_whole_at_every_width_and_agents_beyond_a_page_are_found() -> Result<()> {
+    let _alone = alone();
+    let Some((stage, browser)) = open(300)? else { return Ok(()) };
+    for view in ["benefit", "agents"] {
+        show(&browser, view)?;
+        for width in [390, 1_200, 1_366, 1_600, 1_920] {
+            browser.look(width, 900, false)?;
+            let cut = browser.run(
+                "const frames = [...document.querySelectorAll('.scroll')];
+                 const page = document.documentElement;
+                 return [page.scrollWidth > page.clientWidth, frames.length, frames.filter((frame) => frame.scrollWidth > frame.clientWidth).map((frame) => [frame.scrollWidth, frame.clientWidth])]",
+            )?;
+            assert_eq!(cut, serde_json::json!([false, 1, []]), "{view} at {width} pixels is cut");
+        }
+    }
+    browser.look(1_280, 900, false)?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let _entered = runtime.enter();
+    let crowd = (0..=u8::MAX).map(|n| stage.published().subscribe(&[IpAddr::from([10, 9, 0, n])]));
+    let _crowd = crowd.collect::<Result<Vec<_>, _>>()?;
+    let rows = |count: usize, words: &str| {
+        format!(
+            "document.querySelectorAll('tbody tr').length === {count} && document.querySelector('main').textContent.includes('{words}')"
+        )
+    };
+    browser.wait("the first page", &rows(100, "260 subscribed, 1 to 100 shown"))?;
+    for (button, count, words) in [(4, 100, "101 to 200"), (4, 60, "201 to 260"), (3, 100, "101 to 200")] {
+        browser.click(&format!(".tools button:nth-child({button})"))?;
+        browser.wait(words, &rows(count, words))?;
+    }
+    browser.press("/")?;
+    browser.press("10.9.0.25")?;
+    browser.wait("those of the search", &rows(7, "7 found"))?;
     silent(&browser)
 }
 

@@ -52,6 +52,10 @@ impl Site {
     fn build(mirrored: Mirrored, offloads: Offloads) -> Result<Self> {
         let [server, client, gateway] = ["server", "client", "gateway"].map(Namespace::create);
         let site = Self { server: server?, client: client?, gateway: gateway?, folder: Folder::new()? };
+        // What IPv6 sends of its own is no silence.
+        for namespace in [&site.server, &site.client, &site.gateway] {
+            namespace.sysctl("ipv6/conf/default/disable_ipv6", "1")?;
+        }
         let end = |namespace, device, station| End { namespace, device, station };
         veth(end(&site.server, "lan", 1), end(&site.client, "wan", 2))?;
         veth_with(end(&site.server, "mirror", 3), end(&site.gateway, "tap", 4), offloads)?;
@@ -226,7 +230,11 @@ fn offloads() -> Result<()> {
 
 fn silent() -> Result<()> {
     let site = Site::build(Mirrored::Nothing, Offloads::Off)?;
-    site.doctor()?.faults(&["traffic"])?;
+    let found = site.doctor()?;
+    found.has("traffic", "fail", "no packets on tap in 2 s, though the interface is up")?;
+    found.faults(&["traffic"])?;
+    site.server.ip(&["link set mirror down"])?;
+    site.doctor()?.has("interface", "fail", "interface tap is up but has no carrier")?;
     site.gateway.ip(&["link set tap down"])?;
     let found = site.doctor()?;
     found.has("interface", "fail", "interface tap is down")?;

@@ -196,7 +196,7 @@ fn full_disk() -> Result<()> {
     let mut gateway = site.gateway()?;
     wait_ready(&mut gateway, &site.api, true)?;
     let log = gateway.log();
-    ensure!(log.contains("restored 1 networks (0 expired, 0 incompatible)"), "{log}");
+    ensure!(log.contains("restored 1 network (0 expired, 0 incompatible)"), "{log}");
     drop(gateway);
     umount2(&disk, MntFlags::MNT_DETACH)?;
     Ok(())
@@ -226,7 +226,7 @@ fn no_disk_at_start() -> Result<()> {
     let mut gateway = site.gateway()?;
     wait_ready(&mut gateway, &site.api, true)?;
     let log = gateway.log();
-    ensure!(log.contains("restored 1 networks (0 expired, 0 incompatible)"), "{log}");
+    ensure!(log.contains("restored 1 network (0 expired, 0 incompatible)"), "{log}");
     drop(gateway);
     umount2(&disk, MntFlags::MNT_DETACH)?;
     Ok(())

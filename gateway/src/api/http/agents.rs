@@ -18,7 +18,7 @@ use crate::api::connection::Peer;
 use crate::api::reports::{HostTally, NameHeard};
 use crate::publisher::SubscriberView;
 
-const PARAMETERS: [&str; 2] = ["limit", "offset"];
+const PARAMETERS: [&str; 3] = ["limit", "offset", "search"];
 
 /// Agents of one answer where no limit is given, and at most.
 const DEFAULT_LIMIT: usize = 100;
@@ -34,9 +34,13 @@ pub(super) async fn agents(
     let parameters = Parameters::parse(&uri, &PARAMETERS)?;
     let limit = parameters.number("limit", &(1..=MAX_LIMIT))?.unwrap_or(DEFAULT_LIMIT);
     let offset = parameters.number("offset", &(0..=usize::MAX))?.unwrap_or(0);
+    let search = parameters.text("search").map(|part| part.trim().to_lowercase());
     let also = api.clone();
     let list = move || {
-        let subscribers = also.shared.published.subscribers();
+        let mut subscribers = also.shared.published.subscribers();
+        if let Some(part) = &search {
+            subscribers.retain(|view| finds(part, view));
+        }
         let total = subscribers.len();
         let page = subscribers.into_iter().skip(offset).take(limit);
         let agents: Vec<_> = page
@@ -52,6 +56,13 @@ pub(super) async fn agents(
     };
     let list = api.shared.costly.lists.make(peer.address, list).await;
     list.map(Json).map_err(|error| Problem::not_made(&error))
+}
+
+/// Whether a part is of the host's name or of one of its addresses.
+fn finds(part: &str, view: &SubscriberView) -> bool {
+    let name = view.subscriber.host_name.as_ref();
+    name.is_some_and(|name| name.to_string().to_lowercase().contains(part))
+        || view.addresses.iter().any(|address| address.to_string().contains(part))
 }
 
 /// Subscribed agents, in the order in which they came.

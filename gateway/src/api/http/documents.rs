@@ -11,6 +11,7 @@ use spand_proto::no_estimate::{Outcomes, Reason};
 use spand_proto::operator::rfc3339_ms;
 use spand_proto::units::{Micros, Timestamp, Window, rounded};
 
+use super::sort::saving_s;
 use crate::names::{Named, Names};
 use crate::network_traffic::TrafficDocument;
 use crate::opening::{ComparedDocument, OpeningDocument};
@@ -34,6 +35,7 @@ pub(super) struct NetworkDocument {
     named: Named,
     wc_segments: Option<u32>,
     wc_bytes: Option<f64>,
+    saving_s: Option<f64>,
     mss_bytes: Option<u64>,
     rtt_min_ms: Option<f64>,
     rtt_mean_ms: Option<f64>,
@@ -112,6 +114,7 @@ impl NetworkDocument {
             named: names.of(view.network),
             wc_segments: estimate.map(|estimate| estimate.share_segments(estimate.mss).0),
             wc_bytes: estimate.map(|estimate| bytes(estimate.share)),
+            saving_s: saving_s(view).map(|seconds| rounded(seconds, 3)),
             mss_bytes: estimate.map(|estimate| estimate.mss.0),
             rtt_min_ms: view.rtt_min.map(Micros::as_millis_f64),
             rtt_mean_ms: view.rtt_mean.map(Micros::as_millis_f64),

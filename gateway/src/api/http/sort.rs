@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use spand_core::networks::view::NetworkView;
+use spand_proto::start::DEFAULT_INITIAL_WINDOW;
 use spand_proto::units::Timestamp;
 
 /// What a list can be sorted by.
@@ -15,22 +16,33 @@ pub(super) enum Sort {
     Samples,
     Losses,
     Traffic,
+    Saving,
     Loss,
     Age,
     Confidence,
 }
 
-pub(super) const SORTS: [(&str, Sort); 9] = [
+pub(super) const SORTS: [(&str, Sort); 10] = [
     ("prefix", Sort::Prefix),
     ("wc", Sort::Share),
     ("rtt", Sort::Rtt),
     ("samples", Sort::Samples),
     ("losses", Sort::Losses),
     ("traffic", Sort::Traffic),
+    ("saving", Sort::Saving),
     ("loss", Sort::Loss),
     ("age", Sort::Age),
     ("confidence", Sort::Confidence),
 ];
+
+/// How long transfers of the window would spend less in slow start if they began at the share, at most: the round trips that ten segments
+/// take to double up to it, for each transfer seen, but for no more than the bytes towards the network fill shares.
+pub(super) fn saving_s(view: &NetworkView) -> Option<f64> {
+    let (estimate, rtt) = (view.estimate.as_ref()?, view.rtt_mean?);
+    let doublings = (estimate.share.bytes() / estimate.mss.0 as f64 / f64::from(DEFAULT_INITIAL_WINDOW.0)).log2();
+    let shares = view.traffic.window.outbound.bytes as f64 / estimate.share.bytes();
+    Some(rtt.as_secs_f64() * doublings.max(0.0) * f64::from(view.outcomes.seen).min(shares))
+}
 
 /// The names of all of them.
 pub(crate) fn sorts() -> impl Iterator<Item = &'static str> {
@@ -93,6 +105,7 @@ impl Page {
             Sort::Samples => Some(f64::from(view.samples)),
             Sort::Losses => Some(view.losses as f64),
             Sort::Traffic => Some(view.traffic.window.bytes() as f64),
+            Sort::Saving => saving_s(view),
             Sort::Loss => view.traffic.window.outbound.loss(),
             Sort::Age => view.age(now).map(|age| age.0 as f64),
             Sort::Confidence => view.estimate.as_ref().map(|estimate| estimate.confidence.value()),
@@ -145,7 +158,7 @@ mod tests {
             connections: 1,
             losses: value.unwrap_or(0).into(),
             limits: LimitCounts::default(),
-            outcomes: Outcomes::default(),
+            outcomes: Outcomes::new(value.unwrap_or(0), &[]),
             traffic: NetworkTraffic {
                 window: Flows {
                     outbound: Flow { bytes: 10, retransmitted_bytes: value.unwrap_or(0).into(), ..Flow::default() },
@@ -184,6 +197,26 @@ mod tests {
             }
         });
         views.into_iter().skip(page.offset).take(page.limit).collect()
+    }
+
+    #[test]
+    fn a_start_at_the_share_saves_the_doublings_up_to_it_for_each_transfer_that_can_fill_it() {
+        let saving = |shares: f64, transfers, segments: u32| {
+            let mut view = view(1, Some(segments - 1));
+            view.rtt_mean = Some(Micros::from_millis(100));
+            view.outcomes = Outcomes::new(transfers, &[]);
+            let share = f64::from(segments) * 1_448.0;
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few shares")]
+            let bytes = (shares * share) as u64;
+            view.traffic.window.outbound.bytes = bytes;
+            saving_s(&view).unwrap()
+        };
+        for (given, expected) in [((9.0, 3, 40), 0.6), ((2.5, 3, 40), 0.5), ((9.0, 3, 10), 0.0), ((9.0, 3, 4), 0.0)] {
+            let (shares, transfers, segments) = given;
+            let saved = saving(shares, transfers, segments);
+            assert!((saved - expected).abs() < 1e-6, "{given:?}: {saved} s");
+        }
+        assert_eq!(saving_s(&view(1, None)), None, "there is no estimate");
     }
 
     proptest! {

@@ -94,6 +94,7 @@ struct InterfaceDocument {
     rx_missed: u64,
     rx_fifo: u64,
     losses: u64,
+    is_mirror: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -181,6 +182,7 @@ impl From<CaptureStatus> for InterfaceDocument {
             rx_missed: status.interface_rx_missed,
             rx_fifo: status.interface_rx_fifo,
             losses: status.losses,
+            is_mirror: status.is_mirror,
         }
     }
 }

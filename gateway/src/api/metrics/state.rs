@@ -35,6 +35,10 @@ fn captures(scrape: &mut Scrape<'_>, captures: &[CaptureStatus]) -> fmt::Result 
         Some(([("interface", capture.interface.clone()), ("backend", backend.to_owned())], 1_u64))
     });
     scrape.gauges("capture_backend", "1 for the backend that reads the interface", backends)?;
+    let mirrors =
+        captures.iter().map(|capture| ([("interface", capture.interface.clone())], u64::from(capture.is_mirror)));
+    let help = "1 for an interface without an address of its own, as a mirror port";
+    scrape.gauges("capture_is_mirror", help, mirrors)?;
     let received = captures.iter().map(|capture| ([("interface", capture.interface.clone())], capture.received));
     scrape.counters(
         "capture_packets",

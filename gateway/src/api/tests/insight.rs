@@ -183,6 +183,12 @@ async fn an_agent_shows_what_runs_there_and_what_it_reported() {
     let agent = &silent["agents"][0];
     let shown = ["host_name", "version", "mode", "method"].map(|field| agent[field].as_str().unwrap());
     assert_eq!(shown, ["web-1", "0.1.0", "careful", "bpf"]);
+    for (search, total) in [("EB-1", 1), ("192.0.2", 0), ("zebra", 0), ("", 1)] {
+        let (_, found) = rig.get(&format!("/v1/agents?search={search}")).await;
+        assert_eq!(found["total"], total, "{search}");
+    }
+    let address = agent["addresses"][0].as_str().unwrap();
+    assert_eq!(rig.get(&format!("/v1/agents?search={address}")).await.1["total"], 1);
     assert_eq!((&agent["reported"], &silent["total"]), (&Value::Null, &1.into()));
     assert_eq!((&agent["paused"], &agent["paused_until"]), (&Value::Null, &Value::Null), "it does not say");
 

@@ -1,6 +1,7 @@
 //! The capture threads, one for each reader, of which an interface has one or several; what they share, and what is reported
 //! of each interface.
 
+mod interface;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use spand_capture::{Backend, LiveCapture, LiveOptions};
 use spand_proto::operator::Failure;
 use tokio::sync::Notify;
 
+pub(crate) use self::interface::{fault_of, is_mirror};
 use self::reader::Reader;
 use super::grouping::Grouping;
 use super::queue::FrameQueue;

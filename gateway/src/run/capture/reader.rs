@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::ifaddrs::getifaddrs;
-use nix::net::if_::InterfaceFlags;
 use spand_capture::{Backend, LiveCapture, LiveOptions, Next, PacketSource, SourceStats};
 use spand_core::wire::Frame;
 
 use super::Captures;
+use super::interface::{fault_of, is_mirror};
 use crate::publisher::MonotonicClock;
 use crate::run::clock::StampClock;
 use crate::run::grouping::Groups;
@@ -40,6 +39,8 @@ pub(super) struct Reader {
     dropped: u64,
     /// Times the interface was lost.
     losses: u64,
+    /// Whether its interface is a mirror port, as of the last look.
+    is_mirror: bool,
     /// Numbers of captures that have ended: each starts from zero.
     earlier: SourceStats,
     backend: Option<Backend>,
@@ -59,6 +60,7 @@ impl Reader {
             groups: shared.grouping.in_force(),
             dropped: 0,
             losses: 0,
+            is_mirror: false,
             earlier: SourceStats::default(),
             backend: None,
         }
@@ -85,6 +87,7 @@ impl Reader {
 
     /// Reads until the gateway stops (`None`) or the interface does (why).
     fn read(&mut self, live: &mut LiveCapture) -> Option<String> {
+        self.is_mirror = is_mirror(&self.options.interface);
         self.report(live.stats(), None);
         let mut heard = Instant::now();
         let mut looked = (Instant::now(), None);
@@ -125,10 +128,10 @@ impl Reader {
 
     /// Whether a silent interface is silent because it is down; libpcap says nothing then, since it may come back. Looked up
     /// once a second; `looked` keeps the moment and why.
-    fn look(&self, looked: &mut (Instant, Option<String>)) {
+    fn look(&mut self, looked: &mut (Instant, Option<String>)) {
         if looked.0.elapsed() >= SILENCE {
-            let interface = &self.options.interface;
-            self.note(&mut looked.1, is_down(interface).then(|| format!("interface {interface} is down")));
+            self.is_mirror = is_mirror(&self.options.interface);
+            self.note(&mut looked.1, fault_of(&self.options.interface));
             looked.0 = Instant::now();
         }
     }
@@ -195,15 +198,9 @@ impl Reader {
         state.status.interface_rx_fifo = total.interface_rx_fifo.unwrap_or(0);
         state.status.dropped_queue = self.dropped;
         state.status.losses = self.losses;
+        state.status.is_mirror = self.is_mirror;
         state.fault = fault;
     }
-}
-
-/// Whether an interface is there and down.
-fn is_down(interface: &str) -> bool {
-    let Ok(addresses) = getifaddrs() else { return false };
-    let mut flags = addresses.filter(|address| address.interface_name == interface).map(|address| address.flags);
-    flags.next().is_some_and(|flags| !flags.contains(InterfaceFlags::IFF_UP))
 }
 
 fn sum(a: SourceStats, b: SourceStats) -> SourceStats {

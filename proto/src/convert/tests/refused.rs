@@ -225,5 +225,5 @@ fn a_refusal_keeps_its_sentence() {
     let refusal = Refusal::TooFewSamples { samples: 1, needed: 3 };
     let Advice::Refused { reason, message } = Err(refusal).into() else { panic!("a refusal became a start") };
     assert_eq!(reason, RefusalReason::TooFewSamples);
-    assert!(message.contains("1 samples and 3 are needed"), "{message}");
+    assert!(message.contains("1 sample and 3 are needed"), "{message}");
 }
