@@ -1,5 +1,5 @@
 //! What the engine makes of an input, as a few fingerprints: of its events, counters, networks, cells and replicas, in several
-//! configurations. Two engines with equal fingerprints did the same, to the last bit of every estimate.
+//! configurations, beside a few figures that people compare. Two engines with equal fingerprints did the same, to the last bit of every estimate.
 //!
 //! `tests/digests.tsv` holds those of today's engine, so that a change which is meant to be only faster or simpler shows that it is no
 //! more than that. A commit that changes what the engine does records them again and names the reason.
@@ -295,11 +295,59 @@ impl Watch<'_> {
     }
 }
 
-/// What an engine makes of a file that can be read: `None` where its first packet cannot. `text`: where all of it is written, too.
+/// What an engine makes of a file in a run, in figures that people compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    samples: u64,
+    losses: u64,
+    /// Networks with an estimate.
+    estimates: usize,
+    /// Median of their shares in segments.
+    share: Option<f64>,
+    /// Least round trip of all networks.
+    rtt_min: Option<Micros>,
+}
+
+impl Figures {
+    /// Their columns.
+    pub const NAMES: [&str; 5] = ["samples", "losses", "estimates", "share", "rtt_min_ms"];
+
+    fn of(engines: &[Engine], now: Timestamp) -> Self {
+        let networks: Vec<_> = engines.iter().flat_map(|engine| engine.networks(now)).collect();
+        let shares = networks.iter().filter_map(|view| view.estimate.as_ref());
+        let mut shares: Vec<f64> = shares.map(|estimate| estimate.share.segments_f64(estimate.mss)).collect();
+        shares.sort_by(f64::total_cmp);
+        Self {
+            samples: engines.iter().map(|engine| engine.counters().window_samples).sum(),
+            losses: engines.iter().map(|engine| engine.counters().loss_events).sum(),
+            estimates: shares.len(),
+            share: shares.get(shares.len() / 2).copied(),
+            rtt_min: networks.iter().filter_map(|view| view.rtt_min).min(),
+        }
+    }
+
+    fn columns(&self) -> [String; 5] {
+        let of = |value: Option<f64>, digits| value.map_or_else(String::new, |value| format!("{value:.digits$}"));
+        [
+            self.samples.to_string(),
+            self.losses.to_string(),
+            self.estimates.to_string(),
+            of(self.share, 2),
+            of(self.rtt_min.map(Micros::as_millis_f64), 3),
+        ]
+    }
+}
+
+/// The share of a recorded line.
+pub fn share_of(line: &str) -> Option<f64> {
+    line.split('\t').nth(1 + Run::VARIANTS.len() + 3)?.parse().ok()
+}
+
+/// The fingerprint of what an engine makes of a file up to its end, or to where it breaks off. `text`: where all of it is written, too.
 ///
 /// # Errors
-/// What writing gives.
-pub fn digest(path: &Path, run: Run, text: Option<&mut dyn std::io::Write>) -> Result<u32> {
+/// The file cannot be opened, or what writing gives.
+pub fn digest(path: &Path, run: Run, text: Option<&mut dyn std::io::Write>) -> Result<(u32, Figures)> {
     let mut watch = Watch { print: Fingerprint::default(), text };
     let mut engines = run.engines();
     let mut decoder = Decoder::new(EngineConfig::default().tunnels, Limits::default().fragmented_packets, 0);
@@ -366,25 +414,26 @@ pub fn digest(path: &Path, run: Run, text: Option<&mut dyn std::io::Write>) -> R
             watch.note(&(reason.name(), counters.ignored(*reason)))?;
         }
     }
-    Ok(watch.print.0.finalize())
+    Ok((watch.print.0.finalize(), Figures::of(&engines, latest)))
 }
 
-/// The fingerprints of an input, one for each run, behind that of its own bytes.
+/// The columns of an input: the fingerprint of its own bytes, one for each run, and the figures of the first.
 ///
 /// # Errors
 /// It cannot be made or read.
-pub fn digests(input: &Input) -> Result<[u32; 1 + Run::VARIANTS.len()]> {
+pub fn columns(input: &Input) -> Result<Vec<String>> {
     let folder = tempfile::tempdir()?;
     let path = input.file(folder.path())?;
-    let mut all = [0; 1 + Run::VARIANTS.len()];
-    let mut places = all.iter_mut();
-    if let Some(own) = places.next() {
-        *own = crc32fast::hash(&std::fs::read(&path)?);
-    }
-    for (place, run) in places.zip(Run::VARIANTS) {
-        *place = digest(&path, *run, None).unwrap_or_default();
-    }
-    Ok(all)
+    // A file that is no capture has none.
+    let runs: Vec<_> = Run::VARIANTS.iter().map(|run| digest(&path, *run, None).unwrap_or_default()).collect();
+    let prints = [crc32fast::hash(&std::fs::read(&path)?)].into_iter().chain(runs.iter().map(|(print, _)| *print));
+    let figures = runs.first().map(|(_, figures)| figures.columns());
+    Ok(prints.map(|print| format!("{print:08x}")).chain(figures.into_iter().flatten()).collect())
+}
+
+/// Names of all columns.
+pub fn head() -> Vec<&'static str> {
+    ["name", "input"].into_iter().chain(Run::VARIANTS.iter().map(|run| run.name())).chain(Figures::NAMES).collect()
 }
 
 /// The lines of `inputs` in the file, made on all processors; `done` hears how many there are as they come.
@@ -396,8 +445,7 @@ pub fn lines(inputs: &[(String, Input)], done: &(dyn Fn(usize) + Sync)) -> Resul
     let work = || -> Result<Vec<(usize, String)>> {
         let mut lines = Vec::new();
         while let Some((index, (_, input))) = inputs.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
-            let prints = digests(input)?;
-            lines.push((index, prints.iter().map(|print| format!("{print:08x}")).collect::<Vec<_>>().join("\t")));
+            lines.push((index, columns(input)?.join("\t")));
             done(finished.fetch_add(1, Ordering::Relaxed) + 1);
         }
         Ok(lines)

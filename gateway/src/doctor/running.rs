@@ -82,7 +82,8 @@ fn yes() -> bool {
 
 #[derive(Clone, Debug, Deserialize)]
 struct Interface {
-    interface: String,
+    #[serde(rename = "interface")]
+    name: String,
     /// A gateway of an older release does not distinguish.
     #[serde(default = "yes")]
     is_mirror: bool,
@@ -231,7 +232,7 @@ fn between(first: &Traffic, second: &Traffic, span: Duration) -> Seen {
         span_s: span.as_secs_f64(),
         packets: second.packets.saturating_sub(first.packets),
         newest_age_s: second.newest_packet_age_s,
-        mirrors: second.interfaces.iter().filter(|one| one.is_mirror).map(|one| one.interface.clone()).collect(),
+        mirrors: second.interfaces.iter().filter(|one| one.is_mirror).map(|one| one.name.clone()).collect(),
         dropped: dropped(second).saturating_sub(dropped(first)),
         segments: second.tcp_segments.saturating_sub(first.tcp_segments),
         outside: ignored.get(spand_core::counters::Ignored::NotInternal.name()).copied().unwrap_or(0),

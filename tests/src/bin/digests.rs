@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use spand_tests::digests::{Input, Run, digest, file, inputs, lines, recorded};
+use spand_tests::digests::{Input, Run, digest, file, head, inputs, lines, recorded, share_of};
 use spand_tests::ending::{arguments, exit_code};
 use strum::VariantArray;
 
@@ -44,28 +44,38 @@ fn work() -> Result<()> {
     if let Some(show) = show {
         return write_out(&inputs, &show);
     }
-    let before = if record { BTreeMap::new() } else { recorded(&place)? };
+    let mut rows = if record && !place.exists() { BTreeMap::new() } else { recorded(&place)? };
     let lines = lines(&inputs, &|done| eprint!("\r{done} of {}", inputs.len()))?;
     eprintln!();
-    let mut differ = 0;
+    let (mut differ, mut moved) = (0, Vec::new());
     for (name, now) in &lines {
-        match before.get(name) {
-            Some(before) if before != now => {
-                differ += 1;
-                println!("{name}: {now} and not {before}");
-            }
-            None if !record => println!("{name}: not recorded"),
-            _ => {}
+        let before = rows.insert(name.clone(), now.clone());
+        if before.as_ref() == Some(now) {
+            continue;
+        }
+        differ += 1;
+        println!("{name}: {now} and not {}", before.as_deref().unwrap_or("recorded yet"));
+        if let Some((before, now)) = before.as_deref().and_then(share_of).zip(share_of(now)) {
+            moved.push((100.0 * (now / before - 1.0), name));
         }
     }
-    if record {
-        let head = ["name", "input"].into_iter().chain(Run::VARIANTS.iter().map(|run| run.name()));
-        let text: Vec<_> = lines.iter().map(|(name, prints)| format!("{name}\t{prints}\n")).collect();
-        std::fs::write(&place, head.collect::<Vec<_>>().join("\t") + "\n" + &text.concat())
-            .with_context(|| format!("{} cannot be written", place.display()))?;
+    moved.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()));
+    moved.retain(|(percent, _)| percent.abs() >= 0.1);
+    println!("{differ} of {} inputs differ; the median share moved by 0.1 % and more in {}", lines.len(), moved.len());
+    for (percent, name) in moved.iter().take(10) {
+        println!("    {percent:+.1} % {name}");
     }
-    ensure!(differ == 0, "of {} inputs {differ} differ", inputs.len());
-    println!("{} inputs {}", inputs.len(), if record { "recorded" } else { "as recorded" });
+    // Those of sets that are not here, or were not asked for, stay as they are.
+    let others = rows.len() - lines.len();
+    if record {
+        let text: Vec<_> = rows.iter().map(|(name, columns)| format!("{name}\t{columns}\n")).collect();
+        std::fs::write(&place, head().join("\t") + "\n" + &text.concat())
+            .with_context(|| format!("{} cannot be written", place.display()))?;
+        println!("{} recorded, {others} left as they were", lines.len());
+        return Ok(());
+    }
+    ensure!(differ == 0, "of {} inputs {differ} differ", lines.len());
+    println!("{} inputs as recorded, {others} recorded ones not looked at", lines.len());
     Ok(())
 }
 

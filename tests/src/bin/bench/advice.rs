@@ -46,13 +46,13 @@ const TURN: u32 = 1_000;
 const PATIENCE: Duration = Duration::from_secs(10);
 const RTT: Duration = Duration::from_millis(41);
 
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let offering = Offering::new(arguments.networks)?;
     for number in 0..arguments.networks {
         offering.decide(Network::of(destination(number).ip()), false);
     }
-    let in_process = in_process(&arguments, &offering.socket())?;
-    let [first, later, echo] = over_socket(&arguments, &offering.socket())?;
+    let in_process = in_process(arguments, &offering.socket())?;
+    let [first, later, echo] = over_socket(arguments, &offering.socket())?;
     println!("{} networks; microseconds", arguments.networks);
     println!("{:<44} {:>8} {:>8} {:>8} {:>9}", "", "p50", "p99", "p99.9", "max");
     let mut met = true;

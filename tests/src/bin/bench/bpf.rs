@@ -88,10 +88,10 @@ struct Cost {
     per_connection_ns: f64,
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let before = fs::read_to_string(STATISTICS).context("this kernel keeps no run statistics of programs")?;
     fs::write(STATISTICS, "1").context("cannot turn on run statistics: run as root")?;
-    let outcome = measure(&arguments);
+    let outcome = measure(arguments);
     fs::write(STATISTICS, before.trim()).context("cannot turn run statistics off again")?;
     outcome
 }

@@ -29,8 +29,8 @@ pub(crate) struct Arguments {
 const BUCKETS: u32 = 30;
 const START: Timestamp = Timestamp::from_micros(1_700_000_005_000_000);
 
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let Arguments { networks, gateways } = arguments;
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let Arguments { networks, gateways } = *arguments;
     let own = Sharing { gateway: GatewayId(1), tap: TapId(1), pseudonyms: Pseudonyms::new([3; 16]) };
     let room = NonZeroUsize::new(1_000_000).unwrap_or(NonZeroUsize::MIN);
     let mut table = NetworkTable::new(WindowConfig::default(), room, RuleKind::default(), 7).sharing(Some(own));

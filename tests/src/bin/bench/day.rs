@@ -107,7 +107,7 @@ impl Write for Day {
     }
 }
 
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let config = EngineConfig { internal: vec!["10.0.0.0/8".parse()?], ..EngineConfig::default() };
     let mut day = Day {
         engine: Engine::new(config),

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     seconds: u32,
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let networks = arguments.networks as usize;
     let count = arguments.rate as usize * arguments.seconds as usize;
     ensure!(count <= networks * 254, "at most {} SYNs go to {networks} networks: give fewer seconds", networks * 254);

@@ -63,19 +63,19 @@ fn main() -> ExitCode {
 
 fn run(bench: Bench) -> Result<ExitCode> {
     match bench {
-        Bench::Advice(arguments) => return advice::run(arguments),
-        Bench::Push(arguments) => return push::run(arguments),
-        Bench::Store(arguments) => return store::run(arguments),
-        Bench::Bpf(arguments) => bpf::run(arguments)?,
-        Bench::Capture(arguments) => capture::run(arguments)?,
-        Bench::Cells(arguments) => cells::run(arguments)?,
-        Bench::Day(arguments) => day::run(arguments)?,
-        Bench::Engines(arguments) => engines::run(arguments)?,
-        Bench::Latency(arguments) => latency::run(arguments)?,
-        Bench::Replay(arguments) => replay::run(arguments)?,
+        Bench::Advice(arguments) => return advice::run(&arguments),
+        Bench::Push(arguments) => return push::run(&arguments),
+        Bench::Store(arguments) => return store::run(&arguments),
+        Bench::Bpf(arguments) => bpf::run(&arguments)?,
+        Bench::Capture(arguments) => capture::run(&arguments)?,
+        Bench::Cells(arguments) => cells::run(&arguments)?,
+        Bench::Day(arguments) => day::run(&arguments)?,
+        Bench::Engines(arguments) => engines::run(&arguments)?,
+        Bench::Latency(arguments) => latency::run(&arguments)?,
+        Bench::Replay(arguments) => replay::run(&arguments)?,
         Bench::Scale(arguments) => scale::run(arguments)?,
-        Bench::Soak(arguments) => soak::run(arguments)?,
-        Bench::Thinning(arguments) => thinning::run(arguments)?,
+        Bench::Soak(arguments) => soak::run(&arguments)?,
+        Bench::Thinning(arguments) => thinning::run(&arguments)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -94,7 +94,7 @@ impl Stamps {
     }
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let count = arguments.syns.checked_mul(arguments.seconds).context("too many SYNs")?;
     ensure!(u64::from(count) <= u64::from(arguments.networks) * 250, "more SYNs than addresses: name more networks");
     let stamps = Arc::new(Stamps::new(count, arguments.networks));
@@ -125,10 +125,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
         arguments.networks,
         began.elapsed().as_secs_f64()
     );
-    let engine_delay = drive(&arguments, &published, clock, &stamps);
+    let engine_delay = drive(arguments, &published, clock, &stamps);
     thread::sleep(Duration::from_secs(1));
     stop.send(true).context("the server runs")?;
-    Ok(report(&arguments, &stamps, &engine_delay, &published))
+    Ok(report(arguments, &stamps, &engine_delay, &published))
 }
 
 fn runtime(name: &str, threads: usize) -> Result<Runtime> {

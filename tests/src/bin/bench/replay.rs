@@ -75,11 +75,11 @@ impl Timing {
     }
 }
 
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let path = match &arguments.file {
         Some(path) => path.clone(),
-        None => generate(&arguments, folder.path())?,
+        None => generate(arguments, folder.path())?,
     };
     let read = best_of(arguments.runs, || replay(&path, |_, _| {}))?;
     let parsed = best_of(arguments.runs, || {

@@ -74,7 +74,7 @@ struct Minute {
     p99: Duration,
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let program = product::program(arguments.gateway.as_deref(), "spand-gateway")?;
     let namespace = Namespace::create("soak")?;
     namespace.sysctl("ipv6/conf/default/disable_ipv6", "1")?;
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
     let gateway = MeasuredGateway::start(&namespace, &program, FAR, "", &remotes)?;
 
     let load = Arc::new(Load::default());
-    let sender = send_trace(&namespace, &arguments, &load)?;
+    let sender = send_trace(&namespace, arguments, &load)?;
     let hosts = come_and_go(&namespace, arguments.hosts, &load)?;
     let mut minutes = Vec::new();
     println!(

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 /// Hand-overs a second.
 const TICKS: u32 = 10;
 
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let temporary = tempfile::tempdir().context("a folder")?;
     let path = arguments.directory.clone().unwrap_or_else(|| temporary.path().to_owned()).join("estimates");
     let opened = SledStore::open(&path)?;

@@ -252,9 +252,9 @@ fn compare(arguments: &Arguments, kept: SampleRate) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for parts in [128, 64, 16] {
-        compare(&arguments, SampleRate::of_256(parts))?;
+        compare(arguments, SampleRate::of_256(parts))?;
     }
     Ok(())
 }

@@ -93,7 +93,7 @@ enum Load {
     Gateway,
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for size in &arguments.sizes {
         ensure!(
             (SHORTEST_BYTES..=LONGEST_BYTES).contains(size),
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
         steer(&namespace)?;
     }
     if arguments.delay {
-        return delays(&arguments, &namespace);
+        return delays(arguments, &namespace);
     }
     println!(
         "| backend | reads | frame (B) | offered (M/s) | offered | read | lost: ring | backlog | queue | unknown | CPU of the reader (ns/packet) | segments |"
@@ -120,8 +120,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
         for &backend in &arguments.backends {
             for &load in &arguments.loads {
                 let (sent, row) = match load {
-                    Load::Gateway => with_gateway(&arguments, &namespace, backend, size)?,
-                    load => in_process(&arguments, &namespace, backend, load, size)?,
+                    Load::Gateway => with_gateway(arguments, &namespace, backend, size)?,
+                    load => in_process(arguments, &namespace, backend, load, size)?,
                 };
                 print(backend, load, size, sent, &row);
             }

@@ -64,7 +64,7 @@ struct Timing {
     held: u64,
 }
 
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let trace = Trace::generate(arguments.packets, arguments.connections)?;
     let TraceSummary { packets, connections, retransmissions, file_bytes } = &trace.summary;
     println!("{packets} packets of {connections} connections, {retransmissions} sent again, {file_bytes} bytes");
