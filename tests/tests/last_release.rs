@@ -1,9 +1,9 @@
 //! What the release before left: each program accepts its example configuration, and warns of every key and value with a new name; the
-//! gateway reads its store and keeps it, and sets one of a newer gateway aside.
+//! gateway reads its store and keeps it, and sets one of a newer gateway aside; the contract's numbers are what they were.
 //!
 //! It starts itself as the programs, so that what an administrator sees is what is checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -27,6 +27,13 @@ fn main() -> ExitCode {
             }
         }
     }
+    match check_contract() {
+        Ok(entries) => println!("last_release: contract: {entries} fields, values and calls as they were"),
+        Err(error) => {
+            failed = true;
+            println!("last_release: contract: FAILED: {error:#}");
+        }
+    }
     match check_store() {
         Ok(networks) => println!("last_release: store: {networks} networks read and kept"),
         Err(error) => {
@@ -35,6 +42,49 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::from(u8::from(failed))
+}
+
+/// Every field, value and call of the release before has its number and its type.
+fn check_contract() -> Result<usize> {
+    let mut now = BTreeSet::new();
+    for file in std::fs::read_dir(repository("proto/spand/v1"))? {
+        now.extend(entries(&std::fs::read_to_string(file?.path())?));
+    }
+    let before = std::fs::read_to_string(repository("tests/fixtures/last-release/contract.txt"))?;
+    let gone: Vec<_> = before.lines().filter(|line| !now.contains(*line)).collect();
+    ensure!(
+        gone.is_empty(),
+        "an agent or a gateway of the release before does not understand what took the place of {gone:?}"
+    );
+    Ok(before.lines().count())
+}
+
+/// What a `.proto` file defines, a line each: `Message.field number type`, `Service.Call request answer`.
+fn entries(text: &str) -> Vec<String> {
+    let (mut places, mut entries) = (Vec::new(), Vec::new());
+    for line in text.lines().map(|line| line.split("//").next().unwrap_or_default().trim()) {
+        let words: Vec<&str> = line.split([' ', '(', ')', ';']).filter(|word| !word.is_empty()).collect();
+        match words[..] {
+            ["message" | "enum" | "service", name, "{"] => places.push(name),
+            // Its fields are the message's.
+            ["oneof", _, "{"] => places.push(""),
+            ["}"] => drop(places.pop()),
+            ["rpc", name, ref types @ ..] => {
+                let types = types.join(" ").replace("returns ", "").replace("stream ", "stream_");
+                entries.push(format!("{}.{name} {types}", place(&places)));
+            }
+            [ref kind @ .., name, "=", number] if !places.is_empty() => {
+                let kind = if kind.is_empty() { "value".to_owned() } else { kind.join("_") };
+                entries.push(format!("{}.{name} {number} {kind}", place(&places)));
+            }
+            _ => {}
+        }
+    }
+    entries
+}
+
+fn place(places: &[&str]) -> String {
+    places.iter().filter(|name| !name.is_empty()).copied().collect::<Vec<_>>().join(".")
 }
 
 /// Opens the store of the release before twice, and once more as one of a release to come.
