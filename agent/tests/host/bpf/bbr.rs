@@ -20,7 +20,7 @@ fn own_bbr(words: &[String]) -> Option<Bbr> {
 }
 
 /// A rate as `ss` writes it.
-fn bits_per_s(text: &str) -> f64 {
+pub(super) fn bits_per_s(text: &str) -> f64 {
     let text = text.strip_suffix("bps").unwrap();
     let (number, unit) = match text.as_bytes().last() {
         Some(b'K') => (&text[..text.len() - 1], 1e3),
@@ -32,7 +32,7 @@ fn bits_per_s(text: &str) -> f64 {
 }
 
 /// The word that follows this one.
-fn after<'a>(words: &'a [String], name: &str) -> &'a str {
+pub(super) fn after<'a>(words: &'a [String], name: &str) -> &'a str {
     let place = words.iter().position(|word| word == name).expect("a socket that is paced");
     &words[place + 1]
 }

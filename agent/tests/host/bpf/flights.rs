@@ -1,5 +1,6 @@
 //! What becomes of a start's window after the first words: a TLS server's are few, and its answer leaves a round trip later.
 
+use super::bbr::{after, bits_per_s};
 use super::*;
 
 /// The first words, and the client's after them: far fewer than any window.
@@ -36,6 +37,9 @@ fn a_window_that_the_first_words_did_not_fill_is_paced_and_budgeted_when_it_leav
             assert!(before.contains("0 of the lease of 25"), "{before}");
             assert!(during.contains("25 of the lease of 25"), "{during}");
             assert!(number(&words, "notsent") > Some(10 * SEGMENT as u64), "it left as one burst: {words:?}");
+            // The share of 100 segments in a round trip of 4 s.
+            let rate = bits_per_s(after(&words, "pacing_rate"));
+            assert!((rate / (100.0 * SEGMENT as f64 * 8.0 / 4.0) - 1.0).abs() < 0.01, "{words:?}");
             return;
         }
         panic!("every pause was longer than the retransmission timeout");
