@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::publisher::Part;
+use crate::publisher::{EngineStatus, Part};
 
 #[tokio::test]
 async fn networks_are_listed_in_pages_in_the_order_asked_for() {
@@ -356,6 +356,103 @@ async fn the_page_lists_exactly_what_is_exposed() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
     let page = std::fs::read_to_string(page).unwrap();
     assert_eq!(exposed(&text), documented(&page));
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn every_count_of_engine_and_interfaces_is_under_its_own_name() {
+    let mut counters = spand_core::counters::Counters::default();
+    let fields = [
+        &mut counters.frames,
+        &mut counters.wire_bytes,
+        &mut counters.segments,
+        &mut counters.connections,
+        &mut counters.connections_ended,
+        &mut counters.connections_evicted,
+        &mut counters.established_evicted,
+        &mut counters.connections_midstream,
+        &mut counters.connections_one_sided,
+        &mut counters.networks_evicted,
+        &mut counters.contributions_shared,
+        &mut counters.rtts_shared,
+        &mut counters.live_shared,
+        &mut counters.window_samples,
+        &mut counters.lower_bounds,
+        &mut counters.rtt_samples,
+        &mut counters.loss_events,
+        &mut counters.timeouts,
+        &mut counters.imminent_starts,
+        &mut counters.service_sizes,
+        &mut counters.window_options,
+        &mut counters.window_option_samples,
+        &mut counters.traffic_out_bytes,
+        &mut counters.traffic_out_retransmitted_bytes,
+        &mut counters.traffic_out_covered_bytes,
+        &mut counters.traffic_out_packets,
+        &mut counters.traffic_in_bytes,
+        &mut counters.traffic_in_retransmitted_bytes,
+        &mut counters.traffic_in_packets,
+    ];
+    (101..).zip(fields).for_each(|(count, field)| *field = count);
+    let named = counters.named();
+    let rig = Rig::new(ApiConfig::default()).await;
+    let engine = EngineStatus {
+        counters,
+        connections: 130,
+        networks: 131,
+        networks_changed: 132,
+        shed: 0.25,
+        ..Default::default()
+    };
+    rig.published.apply(Batch { engine: Some(engine), ..Batch::new() });
+    rig.published.set_captures(vec![crate::publisher::CaptureStatus {
+        interface: "tap0".to_owned(),
+        received: 201,
+        dropped_kernel: 202,
+        dropped_interface: 203,
+        dropped_queue: 204,
+        ring_freezes: 205,
+        dropped_backlog: 206,
+        interface_rx_dropped: 207,
+        interface_rx_missed: 208,
+        interface_rx_fifo: 209,
+        losses: 210,
+        ..Default::default()
+    }]);
+    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let of_engine = named.into_iter().map(|(name, count)| {
+        let name = match name {
+            "connections" => "connections_seen",
+            "traffic_out_covered_bytes" => "traffic_covered_bytes",
+            name => name,
+        };
+        match name.strip_prefix("traffic_out_").or_else(|| name.strip_prefix("traffic_in_")) {
+            Some(what) => {
+                let direction = if name.starts_with("traffic_out_") { "out" } else { "in" };
+                format!("spand_engine_traffic_{what}_total{{direction=\"{direction}\"}} {count}")
+            }
+            None => format!("spand_engine_{name}_total {count}"),
+        }
+    });
+    let gauges = [("connections", "130"), ("networks", "131"), ("networks_changed", "132"), ("shed_ratio", "0.25")];
+    let places = [("kernel", 202), ("interface", 203), ("queue", 204)]
+        .map(|(place, count)| format!("packets_dropped_total{{interface=\"tap0\",place=\"{place}\"}} {count}"));
+    let of_capture = [
+        ("packets", 201),
+        ("ring_freezes", 205),
+        ("backlog_dropped", 206),
+        ("interface_rx_dropped", 207),
+        ("interface_rx_missed", 208),
+        ("interface_rx_fifo", 209),
+        ("losses", 210),
+    ];
+    let of_capture = of_capture.map(|(name, count)| format!("{name}_total{{interface=\"tap0\"}} {count}"));
+    let expected = of_engine
+        .chain(gauges.map(|(name, value)| format!("spand_engine_{name} {value}")))
+        .chain(places.into_iter().chain(of_capture).map(|line| format!("spand_capture_{line}")));
+    for line in expected {
+        assert!(text.lines().any(|exposed| exposed == line), "no {line}");
+    }
     rig.end().await;
 }
 
