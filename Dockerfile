@@ -10,7 +10,7 @@
 #       -v spand-run:/run/spand spand-agent
 #
 # The agent's way bpf needs an engine that knows CAP_BPF (Docker 20.10 of Debian 12 does not; its podman does). Without those two
-# capabilities it runs with apply = "route". `make docker-test` tries both.
+# capabilities it runs with apply = "route". `make release-test WHAT=images` tries both.
 #
 # Each needs its host's network: the one to see the mirror port, the other to start the host's own connections.
 

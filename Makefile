@@ -63,14 +63,9 @@ release: packages ## Packages, archives and images of both programs for amd64 an
 	./scripts/release $(RELEASED) $(ARGS)
 
 .PHONY: release-test
-release-test: packages ## Install, run, upgrade and remove what `make release` left, arm64 under qemu (root, some minutes)
-	@./scripts/packages $(RELEASE_TEST_PACKAGES)
-	./scripts/release-test $(RELEASED)
-
-.PHONY: docker-test
-docker-test: packages ## Build both images with what they compile, and run them, alone and by the Compose file (root, half an hour)
-	@./scripts/packages $(DOCKER_PACKAGES)
-	./scripts/docker-test $(or $(CARGO_TARGET_DIR),target)/docker
+release-test: packages ## Install, run, upgrade and remove what `make release` left, arm64 under qemu (root, some minutes); WHAT=images: build and run both images
+	@./scripts/packages $(if $(filter images,$(WHAT)),$(DOCKER_PACKAGES),$(RELEASE_TEST_PACKAGES))
+	$(if $(filter images,$(WHAT)),./scripts/docker-test $(or $(CARGO_TARGET_DIR),target)/docker,./scripts/release-test $(RELEASED))
 
 .PHONY: test-programs
 test-programs: packages
@@ -86,11 +81,6 @@ test: test-programs ## All tests; ends with those that checked nothing, and fail
 	@rm -f $(SKIPPED)
 	SPAND_SKIPPED=$(SKIPPED) RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace --no-fail-fast; ended=$$?; ./scripts/skipped $(SKIPPED); exit $$ended
 
-# The whole workspace, as in `test`: with the same features nothing is compiled once more.
-.PHONY: packaging-test
-packaging-test: packages alert-tools ## Alerts, metrics, dashboard and manifests, with Debian's promtool and node exporter
-	SPAND_REQUIRE=promtool,prometheus-node-exporter $(CARGO) test --workspace --test packaging
-
 .PHONY: alert-tools
 alert-tools:
 	@./scripts/packages $(ALERT_PACKAGES)
@@ -99,18 +89,10 @@ alert-tools:
 browser:
 	@./scripts/packages $(BROWSER_PACKAGES)
 
-.PHONY: dashboard-test
-dashboard-test: packages browser ## The dashboard in Chromium, which it installs (about 100 MB): ARGS="--nocapture" shows the figures
-	SPAND_REQUIRE=chromedriver $(CARGO) test --workspace --test dashboard -- $(ARGS)
-
-.PHONY: dashboard-images
-dashboard-images: packages ## Take the pictures of docs/dashboard.md again
-	@./scripts/packages $(BROWSER_PACKAGES)
-	SPAND_REQUIRE=chromedriver SPAND_SCREENSHOTS=$(CURDIR)/docs/img $(CARGO) test --workspace --test dashboard
-
 .PHONY: dashboard
-dashboard: packages ## A gateway with a dashboard to look at: played captures and 10,000 made-up networks
-	$(CARGO) run -p spand-tests --bin dashboard -- $(ARGS)
+dashboard: packages ## A gateway with a dashboard to look at: played captures and 10,000 made-up networks; WHAT=images: take the pictures of docs/dashboard.md again
+	$(if $(filter images,$(WHAT)),@./scripts/packages $(BROWSER_PACKAGES))
+	$(if $(filter images,$(WHAT)),SPAND_REQUIRE=chromedriver SPAND_SCREENSHOTS=$(CURDIR)/docs/img $(CARGO) test --workspace --test dashboard,$(CARGO) run -p spand-tests --bin dashboard -- $(ARGS))
 
 # The oldest Rust that is supported. What it finds no fault in compiles with it. Four of its lints have false positives that later ones mended.
 OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -141,44 +123,35 @@ rules: packages ## Estimation rules on recordings of real kernels, resumable, an
 	$(CARGO) build --release -p spand-tests --bin rules
 	./target/release/rules $(ARGS)
 
+# Transfers over TCP by default; WHAT: quic, wrong-shares, or guests.
 .PHONY: benefit
-benefit: packages ## Real transfers with and without the product, resumable, 45 minutes a seed: ARGS="--way route --scenarios alone"
-	$(CARGO) build --release --bin spand-gateway --bin spand-agent --bin benefit
-	./target/release/benefit $(ARGS)
-
-.PHONY: benefit-quic
-benefit-quic: packages ## QUIC transfers with and without advice, beside TCP, resumable, 20 minutes a seed: ARGS="--sets alone --rounds 1"
-	$(CARGO) build --release --bin spand-gateway --bin spand-agent --bin quic --bin benefit-quic
-	./target/release/benefit-quic $(ARGS)
-
-.PHONY: wrong-shares
-wrong-shares: packages ## Real transfers on shares that are wrong, a tenth to four times the right one, half an hour: ARGS="--hosts cubic --paths 20"
-	$(CARGO) build --release -p spand-tests --bin wrong-shares
-	./target/release/wrong-shares $(ARGS)
+benefit: packages ## Real transfers with and without the product, resumable, 45 minutes a seed: ARGS="--way route --scenarios alone"; WHAT=quic, wrong-shares or guests
+ifeq ($(WHAT),guests)
+	@./scripts/packages $(KERNEL_PACKAGES)
+	./scripts/benefit-guests $(ARGS)
+else
+	$(CARGO) build --release --bin spand-gateway --bin spand-agent --bin quic --bin benefit --bin benefit-quic --bin wrong-shares
+	./target/release/$(or $(filter wrong-shares,$(WHAT)),benefit$(addprefix -,$(WHAT))) $(ARGS)
+endif
 
 # Debian 11's kernel is older than what the agent's programs need; it may refuse them, in one sentence.
 TRY_KERNELS := try --may-refuse bullseye
 
 .PHONY: kernels
-kernels: packages ## The product on the kernels of Debian 11, 12, 13 and sid, under qemu without KVM: docs/results/kernels.md
+kernels: packages ## The product on the kernels of Debian 11, 12, 13 and sid, under qemu without KVM: docs/results/kernels.md; WHAT=lab: the lab's scenarios there
 	@./scripts/packages $(KERNEL_PACKAGES)
+ifeq ($(WHAT),lab)
+	./scripts/kernels-lab $(ARGS)
+else
 	$(CARGO) build --release -p spand-tests --bin kernels
 	$(or $(CARGO_TARGET_DIR),target)/release/kernels $(TRY_KERNELS) --page docs/results/kernels.md $(ARGS)
+endif
 
 .PHONY: kernels-short
-kernels-short: test-programs ## Whether the agent starts a connection on each of these kernels and leaves nothing, some minutes
+# Whether the agent starts a connection on each of these kernels and leaves nothing, some minutes.
+kernels-short: test-programs
 	@./scripts/packages $(KERNEL_PACKAGES)
 	$(or $(CARGO_TARGET_DIR),target)/debug/kernels $(TRY_KERNELS) --short $(ARGS)
-
-.PHONY: kernels-lab
-kernels-lab: packages ## The lab's scenarios with real TCP in guests of Debian 13 and sid, 20 minutes: ARGS="start_check", KERNELS="bookworm"
-	@./scripts/packages $(KERNEL_PACKAGES)
-	./scripts/kernels-lab $(ARGS)
-
-.PHONY: benefit-guests
-benefit-guests: packages ## Where advice might harm, in guests of Debian 13: ARGS="lossy-1 bbr-customers", KERNELS="trixie sid", SEEDS="1 2 3"
-	@./scripts/packages $(KERNEL_PACKAGES)
-	./scripts/benefit-guests $(ARGS)
 
 .PHONY: papers
 papers: packages ## The papers' experiments, in ns-2 or on this kernel, resumable: ARGS="--quick", "--only T1,T3" or "--kernel"
@@ -212,17 +185,9 @@ bench-instructions: packages ## What a packet costs in instructions, the same on
 digests: packages ## What the engine makes of every input, by fingerprints, against what is recorded: ARGS="--record", "--only NAME --show FOLDER", "--folder CAPTURES"
 	$(CARGO) run -p spand-tests --bin digests -- $(ARGS)
 
-.PHONY: fuzz-smoke
-fuzz-smoke: packages ## Ten seconds of every fuzz target; says loudly where the nightly toolchain or cargo-fuzz is missing
-	./fuzz/run smoke 10
-
 .PHONY: fuzz
-fuzz: packages ## Fuzz every target, resumable, until each had HOURS=1 of CPU: TARGETS="engine frames" for some
-	./fuzz/run long $(or $(HOURS),1)
-
-.PHONY: fuzz-coverage
-fuzz-coverage: packages ## What the kept fuzzing corpus reaches, line by line: docs/results/robustness.md
-	./fuzz/run coverage
+fuzz: packages ## Fuzz every target, resumable, until each had HOURS=1 of CPU: TARGETS="engine frames" for some; WHAT=smoke: ten seconds each; WHAT=coverage: lines reached
+	./fuzz/run $(or $(WHAT),long) $(if $(filter smoke,$(WHAT)),10,$(if $(WHAT),,$(or $(HOURS),1)))
 
 .PHONY: hostile
 hostile: packages ## Floods of a million tuples in ten seconds beside real flows, and one peer's attacks on the listeners, and 100 kills of a store: docs/results/robustness.md

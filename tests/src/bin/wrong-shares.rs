@@ -1,4 +1,4 @@
-//! What a start costs where the share is wrong (`make wrong-shares`): real transfers on paths of the lab, advised with a tenth of the
+//! What a start costs where the share is wrong (`make benefit WHAT=wrong-shares`): real transfers on paths of the lab, advised with a tenth of the
 //! right share to four times it, beside the same host without advice.
 //!
 //! One line a path, share and size, as a table on standard output.
