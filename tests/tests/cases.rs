@@ -9,7 +9,7 @@ use spand_tests::cases::keep::{capture_file, read_recorded};
 use spand_tests::cases::list::{Case, List, folder};
 use spand_tests::cases::page::{Measured, read_figures};
 
-/// How much a known miss may grow: a part of it, and half a point or half an event.
+/// How much an error may grow: a part of it, and half a point or half an event.
 const GROWTH_PART: f64 = 0.1;
 const GROWTH: f64 = 0.005;
 const GROWTH_EVENTS: f64 = 0.5;
@@ -64,6 +64,16 @@ fn check(case: &Case, figures: &[Figure], all: &[Measured], faults: &mut Vec<Str
         let left = by_name.get(before.figure.as_str()).map_or(0, |figure| figure.count);
         if left == 0 && before.count > 0 || (left as f64) < before.count as f64 * SAMPLES_LEFT - 1.0 {
             faults.push(format!("{}: {} has {left} samples of {} before", case.name, before.figure, before.count));
+        }
+        // Within the bound of its class, too, a figure stays what it was.
+        let Some(figure) = by_name.get(before.figure.as_str()).filter(|figure| figure.is_within()) else { continue };
+        let growth = if figure.bound == 0.0 { GROWTH_EVENTS } else { GROWTH };
+        if figure.error > before.error * (1.0 + GROWTH_PART) + growth {
+            let (name, error, once) = (&figure.name, figure.error, before.error);
+            faults.push(format!(
+                "{}: {name} is {error:.4}, {once:.4} when it was written (make cases ARGS=--write)",
+                case.name
+            ));
         }
     }
 }

@@ -188,6 +188,14 @@ fn thirty_days_are_drawn_with_the_day_before_and_with_gaps() -> Result<()> {
             assert_eq!(got, serde_json::json!([200, begins]), "{range}, {format}");
         }
     }
+    // The busiest step, from the numbers that can be taken away.
+    let busiest = browser.run(
+        "const request = new XMLHttpRequest(); request.open('GET', document.querySelector('a[download$=json]').href, false); request.send();
+         const steps = JSON.parse(request.responseText).points.filter((point) => point.observed_s > 0);
+         return [Math.max(...window.drawn['Bits per second on the wire'][1]), Math.max(...steps.map((one) => one.wire_bytes / one.observed_s))]",
+    )?;
+    let bits_of_a_byte = busiest[0].as_f64().context("bits")? / busiest[1].as_f64().context("bytes")?;
+    ensure!((bits_of_a_byte - 8.0).abs() < 0.1, "{busiest}");
     // Traffic has the same range.
     show(&browser, "traffic")?;
     browser.wait(
