@@ -29,6 +29,17 @@ fn networks(recorded: &Recorded) -> Vec<String> {
 }
 
 #[test]
+fn what_is_not_on_the_disk_is_not_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.jsonl");
+    let (mut ledger, _) = Ledger::open(&path).unwrap();
+    let appended = spand_needs::without_sync(|| ledger.record(vec![entry(0)]));
+    assert!(appended.unwrap_err().to_string().starts_with("cannot write the ledger"));
+    let replaced = spand_needs::without_sync(|| replace(&path, "").map(drop));
+    assert_eq!(replaced.unwrap_err().raw_os_error(), Some(libc::EIO));
+}
+
+#[test]
 fn what_was_recorded_is_there_after_a_crash() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.jsonl");

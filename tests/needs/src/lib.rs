@@ -4,10 +4,13 @@
 //! `make test` ends with what those lines are. A need that [`REQUIRED_ENV`] names is a failure instead.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 /// The variable with the needs that this machine has to meet, between commas.
 pub const REQUIRED_ENV: &str = "SPAND_REQUIRE";
@@ -116,4 +119,23 @@ pub fn lacks(need: Need, why: impl Display) {
             .and_then(|mut file| file.write_all(line.as_bytes()));
         assert!(written.is_ok(), "cannot write to {}, which {COLLECTED_ENV} names", file.display());
     }
+}
+
+/// Does something on a thread in which no file can be synced (fsync(2), fdatasync(2): `EIO`). What has to survive a power cut fails there.
+///
+/// # Panics
+/// Where the kernel has no seccomp, or `act` panics.
+pub fn without_sync<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    let calls = [libc::SYS_fsync, libc::SYS_fdatasync].map(|call| (call, Vec::new()));
+    let failing = SeccompAction::Errno(libc::EIO.cast_unsigned());
+    let filter = std::env::consts::ARCH
+        .try_into()
+        .and_then(|arch| SeccompFilter::new(BTreeMap::from(calls), SeccompAction::Allow, failing, arch))
+        .and_then(BpfProgram::try_from);
+    let filter = filter.expect("a filter of two calls");
+    let confined = move || {
+        apply_filter(&filter).expect("seccomp");
+        act()
+    };
+    std::thread::scope(|scope| scope.spawn(confined).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

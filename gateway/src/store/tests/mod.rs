@@ -72,6 +72,14 @@ fn what_was_saved_is_there_again() {
 }
 
 #[test]
+fn a_store_whose_version_is_not_on_the_disk_is_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = directory::Directory::lock(&dir.path().join("estimates")).unwrap();
+    let made = spand_needs::without_sync(|| directory.make());
+    assert!(made.is_err(), "a power cut would take its version away, and the next start would set it aside");
+}
+
+#[test]
 fn a_store_in_use_is_an_error_and_no_damage() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(&dir);
