@@ -1,5 +1,6 @@
 //! What the engine makes of an input, as a few fingerprints: of its events, counters, networks, cells and replicas, in several
-//! configurations, beside a few figures that people compare. Two engines with equal fingerprints did the same, to the last bit of every estimate.
+//! configurations. Two engines with equal fingerprints behave identically, to the last bit of every estimate. Samples, losses and the median
+//! share stand beside them, so that people can read how far a change goes.
 //!
 //! `tests/digests.tsv` holds those of today's engine, so that a change which is meant to be only faster or simpler shows that it is no
 //! more than that. A commit that changes what the engine does records them again and names the reason.
@@ -295,7 +296,7 @@ impl Watch<'_> {
     }
 }
 
-/// What an engine makes of a file in a run, in figures that people compare.
+/// The readable figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     samples: u64,
@@ -309,7 +310,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Their columns.
+    /// Names of their columns.
     pub const NAMES: [&str; 5] = ["samples", "losses", "estimates", "share", "rtt_min_ms"];
 
     fn of(engines: &[Engine], now: Timestamp) -> Self {
@@ -343,7 +344,8 @@ pub fn share_of(line: &str) -> Option<f64> {
     line.split('\t').nth(1 + Run::VARIANTS.len() + 3)?.parse().ok()
 }
 
-/// The fingerprint of what an engine makes of a file up to its end, or to where it breaks off. `text`: where all of it is written, too.
+/// The fingerprint and figures of an engine that reads a file up to its end, or to where the file breaks off. All events and states are
+/// written to `text` as well.
 ///
 /// # Errors
 /// The file cannot be opened, or what writing gives.
@@ -417,7 +419,7 @@ pub fn digest(path: &Path, run: Run, text: Option<&mut dyn std::io::Write>) -> R
     Ok((watch.print.0.finalize(), Figures::of(&engines, latest)))
 }
 
-/// The columns of an input: the fingerprint of its own bytes, one for each run, and the figures of the first.
+/// The columns of an input: the fingerprint of its bytes, one fingerprint for each run, and the figures of the first run.
 ///
 /// # Errors
 /// It cannot be made or read.

@@ -205,7 +205,7 @@ fn results_and_decisions_stay_short_and_name_no_commit() {
     assert!((1_000..=17_250).contains(&words), "{words} words of results and decisions, 17,250 at most");
 }
 
-/// The README gives figures of other pages, rounded; each is computed again from the page that it is from.
+/// The README repeats rounded figures of other pages. This test computes each of them from its page.
 #[test]
 fn figures_that_the_readme_repeats_are_those_of_the_results() {
     let page = |path: &str| fs::read_to_string(workspace().join(path)).expect("a page");
@@ -250,7 +250,7 @@ fn figures_that_the_readme_repeats_are_those_of_the_results() {
     assert!(page("docs/results/harm.md").contains(&harm), "harm.md does not have: {harm}");
 }
 
-/// A large file stays in every clone for ever. Recorded inputs of tests are what needs the room.
+/// A large file stays in every clone for ever. Only recorded inputs of tests may be large.
 #[test]
 fn no_tracked_file_outside_the_recorded_inputs_is_larger_than_a_megabyte() {
     if !workspace().join(".git").exists() {

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         }
     }
     match check_contract() {
-        Ok(entries) => println!("last_release: contract: {entries} fields, values and calls as they were"),
+        Ok(entries) => println!("last_release: contract: {entries} fields, values and calls are unchanged"),
         Err(error) => {
             failed = true;
             println!("last_release: contract: FAILED: {error:#}");
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(failed))
 }
 
-/// Every field, value and call of the release before has its number and its type.
+/// Checks that each field, value and call of the last release keeps its number and its type.
 fn check_contract() -> Result<usize> {
     let mut now = BTreeSet::new();
     for file in std::fs::read_dir(repository("proto/spand/v1"))? {
@@ -59,7 +59,7 @@ fn check_contract() -> Result<usize> {
     Ok(before.lines().count())
 }
 
-/// What a `.proto` file defines, a line each: `Message.field number type`, `Service.Call request answer`.
+/// Lists the definitions of a `.proto` file, one a line: `Message.field number type` or `Service.Call request answer`.
 fn entries(text: &str) -> Vec<String> {
     let (mut places, mut entries) = (Vec::new(), Vec::new());
     for line in text.lines().map(|line| line.split("//").next().unwrap_or_default().trim()) {

@@ -37,7 +37,7 @@ pub enum AskError {
         /// The system's error.
         source: io::Error,
     },
-    /// What answers there is no agent of this release.
+    /// Another program than an agent of this release answers there.
     #[error(
         "{} is not the control socket of an agent of this release ({source}): name control.sock in the agent's state_dir with \
          --socket",

@@ -122,7 +122,7 @@ fn network_of(message: &v1::Update) -> Option<Network> {
 
 // Questions to the gateway, apart from the subscription.
 
-/// Why a query had no answer. A server that speaks no HTTP/2, as a gateway's HTTP interface, closes the connection.
+/// The reason that a query failed. A server without HTTP/2, such as a gateway's HTTP interface, closes the connection.
 fn refusal(url: &str, status: &tonic::Status) -> String {
     let why = words(status);
     if why.contains(CLOSED) || why.contains("frame with invalid size") {

@@ -150,7 +150,8 @@ pub struct How {
 
 /// Seconds between two questions.
 fn interval(text: &str) -> Result<u64, String> {
-    parse_seconds(text, 1, 3_600)
+    let before = if text.parse::<Network>().is_ok() { "; write the prefix before --watch" } else { "" };
+    parse_seconds(text, 1, 3_600).map_err(|why| format!("{why}{before}"))
 }
 
 /// Which networks, and in what order.

@@ -56,9 +56,9 @@ fn window_s(config: &Config) -> f64 {
     f64::from(config.estimate.buckets.get()) * config.estimate.bucket_s.get() as f64
 }
 
-/// Age of the newest packet in seconds up to which a mirror port may be quiet; the dashboard has the same.
+/// A mirror port may be quiet for this many seconds. The dashboard uses the same bound.
 const QUIET_S: f64 = 10.0;
-/// What to do about a silent mirror port that is up; the dashboard and the alert have the same.
+/// The way out for a silent mirror port that is up. The dashboard and the alert give the same one.
 const NOT_MIRRORED: &str = "check that the switch still mirrors to it, and capture.filter";
 
 fn comes(seen: &Seen, config: &Config) -> Check {

@@ -97,7 +97,8 @@ pub fn parse<C: DeserializeOwned>(text: &str, path: &Path) -> Result<C, ConfigEr
     })
 }
 
-/// The words that a key takes, where the value is no text: the parser names them only for a text that does not match.
+/// Lists the words that a key takes, for a value without quotes. The parser lists them only for a quoted word, so the value is quoted and
+/// parsed again.
 fn words_expected<C: DeserializeOwned>(text: &str, span: &Range<usize>, message: &str) -> Option<String> {
     if !message.contains("wanted string or table") {
         return None;
@@ -108,13 +109,13 @@ fn words_expected<C: DeserializeOwned>(text: &str, span: &Range<usize>, message:
     Some(one_line(&error.to_string()).replace("unknown value `?`", &format!("`{value}` is no text in quotes")))
 }
 
-/// The message with the value that it is about.
+/// Puts the value at fault into the message.
 fn named(text: &str, span: &Range<usize>, message: &str) -> String {
     let value = text.get(span.clone()).map(|value| value.trim_matches('"')).filter(|value| !value.contains('\n'));
     value.map_or_else(|| message.to_owned(), |value| message.replacen("this is no", &format!("`{value}` is no"), 1))
 }
 
-/// A sentence for a fault that the text shows better than the parser's message.
+/// Describes a duplicate key or a word without quotes. The parser's own messages about these name neither the key nor the value.
 fn of_the_text(text: &str, span: &Range<usize>, message: &str) -> Option<String> {
     let begin = text.get(..span.start)?.rfind('\n').map_or(0, |end| end + 1);
     let line = text.get(begin..)?.lines().next()?.trim();

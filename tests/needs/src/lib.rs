@@ -1,7 +1,7 @@
-//! What a test needs of the machine that runs it.
+//! What a test needs of the machine that runs it, for the tests of all crates. No program of ours depends on this crate.
 //!
-//! A test on a machine that lacks it checks nothing. It prints a line of its own past the test runner, which keeps output back, and
-//! `make test` ends with what those lines are. A need that [`REQUIRED_ENV`] names is a failure instead.
+//! A test checks nothing where the machine lacks a need. It prints one line to standard error itself, since the test runner captures output,
+//! and `make test` ends with all of these lines. A need that [`REQUIRED_ENV`] names fails the test instead.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
-/// The variable with the needs that this machine has to meet, between commas.
+/// The environment variable that lists the needs which this machine has to meet, separated by commas.
 pub const REQUIRED_ENV: &str = "SPAND_REQUIRE";
 
-/// The variable with the file that collects one line for each test that checked nothing.
+/// The environment variable that names the file to which each test that checks nothing appends a line.
 const COLLECTED_ENV: &str = "SPAND_SKIPPED";
 
 /// Something that not every machine has.
@@ -57,10 +57,10 @@ impl Need {
     }
 }
 
-/// Whether this machine has it: [`Need::Root`] or [`Need::Program`]; of the others the test itself finds out.
+/// Whether this machine meets [`Need::Root`] or [`Need::Program`]. A test finds out about other needs itself, and calls [`lacks`].
 ///
 /// # Panics
-/// Where it has not and [`REQUIRED_ENV`] names it.
+/// The machine does not meet the need, and [`REQUIRED_ENV`] names it.
 #[must_use]
 pub fn needs(need: Need) -> bool {
     let (found, why) = match need {
@@ -121,7 +121,8 @@ pub fn lacks(need: Need, why: impl Display) {
     }
 }
 
-/// Does something on a thread in which no file can be synced (fsync(2), fdatasync(2): `EIO`). What has to survive a power cut fails there.
+/// Runs `act` on a thread whose fsync(2) and fdatasync(2) fail with `EIO`. A function that reports success there loses its writes in a
+/// power cut.
 ///
 /// # Panics
 /// Where the kernel has no seccomp, or `act` panics.

@@ -356,7 +356,7 @@ const SLIPS_OF_LINES: [(&str, i32, &str); 11] = [
     ("spand-agent check-config folder", 1, "name the file in it"),
     ("spand-gateway status --watch soon", 64, "such as 5 or 5s"),
     ("spand-gateway status --watch 2h", 64, "1 to 3600 whole seconds"),
-    ("spand-gateway network --watch 192.0.2.0/24", 64, "such as 5 or 5s"),
+    ("spand-gateway network --watch 192.0.2.0/24", 64, "write the prefix before --watch"),
     ("spand-gateway replay --min-samples 0 file", 64, "a whole number, at least 1"),
     ("spand-gateway replay --min-connections few file", 64, "a whole number, at least 1"),
     ("spand-gateway completions csh", 64, "bash"),

@@ -84,7 +84,7 @@ impl From<Lack> for NotStarted {
 pub(crate) struct Trial {
     pub(crate) variant: Variant,
     pub(crate) lacks: Vec<Lack>,
-    /// Whether the configured cgroup takes them beside the programs of others.
+    /// Whether the kernel attaches them to the configured cgroup, beside programs of others.
     pub(crate) attached: Result<(), Failure>,
 }
 

@@ -32,11 +32,11 @@ use crate::support::namespace::{PATIENCE, eventually, in_namespace, in_served_na
 /// Ethernet's 1500 bytes less headers and timestamps.
 const SEGMENT: usize = 1_448;
 
-/// Each agent's programs run for every socket of the machine and leave those of other namespaces alone: a test that sees those, or all
-/// programs in the kernel, holds it to write.
+/// Each agent's programs run for every socket of the machine and ignore sockets of other namespaces, so tests share this lock. A test that
+/// counts sockets of other namespaces, or lists all programs in the kernel, takes it exclusively.
 static MACHINE: RwLock<()> = RwLock::const_new(());
 
-/// What keeps the others away, or only those that have to be alone.
+/// A test's hold of [`MACHINE`].
 enum Held {
     Shared { _guard: RwLockReadGuard<'static, ()> },
     Alone { _guard: RwLockWriteGuard<'static, ()> },
@@ -180,7 +180,8 @@ impl Host {
     }
 }
 
-/// A child of another test holds the listener of before until it runs its program.
+/// Listens, and tries again while the address is in use: a child that another test forks holds a copy of a closed listener until it
+/// executes its program.
 fn listen(at: SocketAddr) -> TcpListener {
     let until = Instant::now() + PATIENCE;
     loop {

@@ -35,8 +35,8 @@ pub(super) const SORTS: [(&str, Sort); 10] = [
     ("confidence", Sort::Confidence),
 ];
 
-/// How long transfers of the window would spend less in slow start if they began at the share, at most: the round trips that ten segments
-/// take to double up to it, for each transfer seen, but for no more than the bytes towards the network fill shares.
+/// An upper bound of the time in seconds that transfers of the window would save by starting at the share. A transfer saves the round trips in
+/// which slow start doubles ten segments up to the share. No more transfers count than the sent bytes fill shares.
 pub(super) fn saving_s(view: &NetworkView) -> Option<f64> {
     let (estimate, rtt) = (view.estimate.as_ref()?, view.rtt_mean?);
     let doublings = (estimate.share.bytes() / estimate.mss.0 as f64 / f64::from(DEFAULT_INITIAL_WINDOW.0)).log2();

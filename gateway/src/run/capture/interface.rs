@@ -1,14 +1,14 @@
-//! What the kernel reports of a captured interface: the gateway and the doctor draw the same conclusions from its silence.
+//! State and addresses of a captured interface, for the gateway and the doctor. Nothing here reads packets.
 
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 
-/// What the kernel has of an interface: one entry for each address, of the link among them. Empty where there is no such interface.
+/// The kernel's entries for an interface: one for each address, and one for the link. An interface that is not there has none.
 fn entries(interface: &str) -> impl Iterator<Item = InterfaceAddress> {
     getifaddrs().into_iter().flatten().filter(move |entry| entry.interface_name == interface)
 }
 
-/// Why an interface that is there gives no packets: it is down, or its cable leads nowhere.
+/// Names an interface that is down or has no carrier; `None` also for one that is not there.
 pub(crate) fn fault_of(interface: &str) -> Option<String> {
     let flags = entries(interface).next()?.flags;
     match (flags.contains(InterfaceFlags::IFF_UP), flags.contains(InterfaceFlags::IFF_RUNNING)) {
@@ -20,7 +20,7 @@ pub(crate) fn fault_of(interface: &str) -> Option<String> {
     }
 }
 
-/// Whether an interface has no address but that of its link, as a mirror port has none. `any` stands for those of the host.
+/// Whether an interface has no IP address but link-local ones, like a mirror port. `any` stands for the interfaces of a host, and is none.
 pub(crate) fn is_mirror(interface: &str) -> bool {
     let own = |entry: InterfaceAddress| {
         entry.address.is_some_and(|address| {

@@ -1,4 +1,5 @@
-//! What the product costs and how fast it is, a subcommand each (`make bench`): figures are ratios against something in the same run.
+//! Benchmarks of the product's cost and speed, one subcommand each (`make bench`). A figure is a ratio against something in the same run
+//! wherever there is something to compare with; none of them runs in CI.
 
 mod advice;
 mod bpf;
