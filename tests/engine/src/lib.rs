@@ -1,0 +1,3 @@
+//! Tests of the engine that need no kernel, no gateway and no agent: `make quick` runs them after a change of the core.
+
+pub mod script;

@@ -1,0 +1,273 @@
+//! Scripts in text: packets go in, and what the engine makes of them is expected line by line.
+//!
+//! The words of packets are packetdrill's: `>` is sent by the server, `<` by its client, flags are letters, ranges are sequence
+//! numbers from the first byte of data as 1, `sack` has its blocks, `val` and `ecr` are the fields of the timestamps. Times are in
+//! milliseconds. CONTRIBUTING.md has an example and the whole list.
+
+mod facts;
+mod packet;
+mod parse;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::num::{NonZeroU32, NonZeroUsize};
+
+use spand_core::config::{EngineConfig, FlowReports};
+use spand_core::engine::Engine;
+use spand_core::event::Event;
+use spand_core::flow::report::DirectionReport;
+use spand_core::types::SampleRate;
+use spand_core::wire::Frame;
+use spand_core::wire::segment::Endpoint;
+use spand_proto::units::{Micros, Timestamp};
+
+use self::packet::Talk;
+use self::parse::Moment;
+pub use self::parse::{Line, Opening, Packet, Part, Repetition, Subject, parts};
+
+/// What is wrong with a script, or with the engine.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct Fault {
+    /// Its line.
+    pub line: usize,
+    /// What it is.
+    pub what: String,
+}
+
+/// When a script begins: any time does, and 0 is no time to the engine.
+const EPOCH: Timestamp = Timestamp(1_000_000_000_000);
+/// `LINKTYPE_RAW`: packets begin with their IP header.
+const RAW_IP: u16 = 101;
+const CLIENT: &str = "198.51.100.7";
+const SERVER: &str = "192.0.2.1:80";
+
+/// An engine at some line of a script.
+struct Run {
+    engine: Engine,
+    talks: BTreeMap<String, Talk>,
+    opened: u16,
+    now_us: u64,
+    /// Added to the times of lines that repeat.
+    offset_us: u64,
+    /// Accounts of directions that are over.
+    ended: Vec<DirectionReport>,
+    events: VecDeque<String>,
+}
+
+/// Runs a part of a script.
+///
+/// # Errors
+/// The first line that cannot be run, or that expected something else.
+pub fn run(part: &Part) -> Result<(), Fault> {
+    let mut config = EngineConfig {
+        internal: vec![packet::parsed("192.0.2.0/24").map_err(|what| Fault { line: 0, what })?],
+        flow_reports: FlowReports::Full,
+        ..EngineConfig::default()
+    };
+    let is_config = |(_, line): &&(usize, Line)| matches!(line, Line::Config(_));
+    for (number, line) in part.lines.iter().take_while(is_config) {
+        if let Line::Config(words) = line {
+            configure(&mut config, words).map_err(|what| Fault { line: *number, what })?;
+        }
+    }
+    let mut run = Run {
+        engine: Engine::new(config),
+        talks: BTreeMap::new(),
+        opened: 0,
+        now_us: 0,
+        offset_us: 0,
+        ended: Vec::new(),
+        events: VecDeque::new(),
+    };
+    part.lines.iter().skip_while(is_config).try_for_each(|(number, line)| run.line(*number, line))
+}
+
+/// Settings, in pairs of name and value.
+fn configure(config: &mut EngineConfig, words: &[String]) -> Result<(), String> {
+    fn at_least_one<N: TryFrom<usize>>(value: &str) -> Result<N, String> {
+        let number = packet::parsed::<usize>(value)?;
+        N::try_from(number).map_err(|_| format!("{value} does not fit"))
+    }
+    let size = |value: &str| at_least_one::<NonZeroUsize>(value);
+    let count = |value: &str| {
+        let number = packet::parsed::<u32>(value)?;
+        NonZeroU32::new(number).ok_or("0 is no limit".to_owned())
+    };
+    for pair in words.chunks(2) {
+        let [name, value] = pair else { return Err(format!("{} has no value", pair.concat())) };
+        let limits = &mut config.limits;
+        match name.as_str() {
+            "internal" if value == "none" => config.internal.clear(),
+            "internal" => config.internal = vec![packet::parsed(value)?],
+            "prefix" => config.prefixes.push(packet::parsed(value)?),
+            "listener" => config.own_listeners = BTreeSet::from([packet::parsed::<SocketAddr>(value)?]),
+            "rule" => config.rule = packet::parsed(value)?,
+            "window_option" => config.read_window_option = packet::parsed(value)?,
+            "reports" => {
+                config.flow_reports = match value.as_str() {
+                    "none" => FlowReports::None,
+                    "sums" => FlowReports::Sums,
+                    "full" => FlowReports::Full,
+                    _ => return Err(format!("reports are none, sums or full, not {value}")),
+                }
+            }
+            "connections" => limits.connections = size(value)?,
+            "networks" => limits.networks = size(value)?,
+            "segment_memory" => limits.segment_memory_bytes = size(value)?,
+            "sender_memory" => limits.sender_memory_bytes = size(value)?,
+            "network_memory" => limits.network_memory_bytes = size(value)?,
+            "outstanding_segments" => limits.outstanding_segments = count(value)?,
+            "sequence_ranges" => limits.sequence_ranges = count(value)?,
+            "report_samples" => limits.report_samples = count(value)?,
+            "events" => limits.events = size(value)?,
+            "live_senders" => limits.live_senders = size(value)?,
+            "min_samples" => config.window.min_samples = packet::parsed(value)?,
+            "min_connections" => config.window.min_connections = packet::parsed(value)?,
+            _ => return Err(format!("there is no setting {name}")),
+        }
+    }
+    Ok(())
+}
+
+impl Run {
+    fn line(&mut self, number: usize, line: &Line) -> Result<(), Fault> {
+        let fault = |what| Fault { line: number, what };
+        match line {
+            Line::Config(_) => Err(fault("settings come first".to_owned())),
+            Line::Connection(opening) => self.open(opening).map_err(fault),
+            Line::Packet(packet) => self.send(packet).map_err(fault),
+            Line::Time(us) => {
+                self.reach(*us + self.offset_us);
+                self.engine.handle_timeout(self.now());
+                self.take_events();
+                Ok(())
+            }
+            Line::Finish(us) => {
+                self.reach(*us);
+                self.engine.finish(self.now());
+                self.take_events();
+                Ok(())
+            }
+            Line::Keep(parts) => {
+                self.engine.keep(SampleRate::of_256(*parts));
+                Ok(())
+            }
+            Line::Advised => {
+                let talk = self.talks.values().last().ok_or_else(|| fault("nothing was opened".to_owned()))?;
+                let [client, server] = talk.ends.map(|end| end.address);
+                self.engine.note_advised(server, client, self.now());
+                Ok(())
+            }
+            Line::Repeat(Repetition { count, every_us, lines }) => {
+                for n in 0..*count {
+                    self.offset_us = n * every_us;
+                    lines.iter().try_for_each(|(number, line)| self.line(*number, line))?;
+                }
+                self.offset_us = 0;
+                Ok(())
+            }
+            Line::Expect(subject, pairs) => self.expect(subject, pairs).map_err(fault),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        EPOCH.after(Micros(self.now_us))
+    }
+
+    /// Goes to a time, which need not be later.
+    fn reach(&mut self, us: u64) {
+        self.now_us = us;
+    }
+
+    fn open(&mut self, opening: &Opening) -> Result<(), String> {
+        let client = opening.client.as_deref().unwrap_or(CLIENT);
+        let client = match client.parse::<IpAddr>() {
+            Ok(address) => SocketAddr::new(address, 40_000 + self.opened),
+            Err(_) => packet::parsed(client)?,
+        };
+        self.opened += 1;
+        let server: SocketAddr = packet::parsed(opening.server.as_deref().unwrap_or(SERVER))?;
+        let ends = [client, server].map(|end| Endpoint { address: end.ip(), port: end.port() });
+        self.talks.insert(opening.name.clone(), Talk::new(ends, opening));
+        if opening.silent {
+            return Ok(());
+        }
+        for packet in packet::handshake(opening) {
+            self.send(&packet)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, packet: &Packet) -> Result<(), String> {
+        self.now_us = match packet.at {
+            Moment::At(us) => us + self.offset_us,
+            Moment::Later(us) => self.now_us + us,
+        };
+        let named = &packet.connection;
+        let talk = self.talks.get_mut(named).ok_or_else(|| format!("no connection {named} was opened"))?;
+        for (n, (bytes, wire_len)) in (0..).zip(talk.packets(packet, self.now_us)?) {
+            self.now_us += if n > 0 { packet.each_us } else { 0 };
+            let frame = Frame { link_type: RAW_IP, wire_len, input: 0, data: &bytes };
+            self.engine.handle_frame(self.now(), &frame);
+            self.take_events();
+        }
+        Ok(())
+    }
+
+    fn take_events(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            match event {
+                Event::DirectionEnded(report) => self.ended.push(*report),
+                event => self.events.extend(facts::event(&event)),
+            }
+        }
+    }
+
+    fn expect(&mut self, subject: &Subject, pairs: &[(String, String)]) -> Result<(), String> {
+        let known = match subject {
+            Subject::Engine => facts::engine(&self.engine),
+            Subject::Direction { connection, sent } => {
+                let talk =
+                    self.talks.get(connection).ok_or_else(|| format!("no connection {connection} was opened"))?;
+                let [client, server] = talk.ends;
+                let ends = if *sent { [server, client] } else { [client, server] };
+                let is_it = |report: &&DirectionReport| [report.source, report.destination] == ends;
+                let open = self.engine.open_reports().find(is_it);
+                match open.or_else(|| self.ended.iter().rev().find(is_it)) {
+                    Some(report) => facts::direction(report),
+                    None => Vec::new(),
+                }
+            }
+            Subject::Network(named) => {
+                let address = named.as_deref().unwrap_or(CLIENT);
+                let address: IpAddr = packet::parsed(address)?;
+                let view = self.engine.network(self.engine.network_of(address), self.now());
+                view.as_ref().map(facts::network).unwrap_or_default()
+            }
+            Subject::Events(expected) => {
+                let seen: Vec<String> = self.events.drain(..).collect();
+                return if seen == *expected {
+                    Ok(())
+                } else {
+                    Err(format!("expected {}, and there were {}", expected.join("; "), seen.join("; ")))
+                };
+            }
+        };
+        let mut wrong = Vec::new();
+        for (name, expected) in pairs {
+            let value = known.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+            match value {
+                Some(value) if facts::agrees(value, expected) => {}
+                Some(value) => wrong.push(format!("{name} is {value} and not {expected}")),
+                None if known.is_empty() && expected == "none" => {}
+                None if known.is_empty() => wrong.push(format!("{name}: there is nothing yet")),
+                None => {
+                    let names: Vec<_> = known.iter().map(|(name, _)| name.as_str()).collect();
+                    return Err(format!("{name} is none of {}", names.join(", ")));
+                }
+            }
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
+    }
+}
