@@ -81,6 +81,11 @@ test: test-programs ## All tests; ends with those that checked nothing, and fail
 	@rm -f $(SKIPPED)
 	SPAND_SKIPPED=$(SKIPPED) RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace --no-fail-fast; ended=$$?; ./scripts/skipped $(SKIPPED); exit $$ended
 
+# Without the capture library's neighbours: what an inner loop needs.
+.PHONY: quick
+quick: packages ## The engine alone after a change of it: its own tests, scripts, fingerprints, captures, in two minutes
+	$(CARGO) test -p spand-core -p spand-engine-tests
+
 .PHONY: alert-tools
 alert-tools:
 	@./scripts/packages $(ALERT_PACKAGES)
@@ -183,7 +188,7 @@ bench-instructions: packages ## What a packet costs in instructions, the same on
 
 .PHONY: digests
 digests: packages ## What the engine makes of every input, by fingerprints, against what is recorded: ARGS="--record", "--only NAME --show FOLDER", "--folder CAPTURES"
-	$(CARGO) run -p spand-tests --bin digests -- $(ARGS)
+	$(CARGO) run -p spand-engine-tests --bin digests -- $(ARGS)
 
 .PHONY: fuzz
 fuzz: packages ## Fuzz every target, resumable, until each had HOURS=1 of CPU: TARGETS="engine frames" for some; WHAT=smoke: ten seconds each; WHAT=coverage: lines reached

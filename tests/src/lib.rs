@@ -8,11 +8,8 @@ pub mod attacks;
 pub mod benefit;
 pub mod cases;
 pub mod cluster;
-pub mod corpus;
 pub mod dashboard;
 pub mod dialect;
-pub mod digests;
-pub mod ending;
 pub mod hostile;
 pub mod kernels;
 pub mod lab;
@@ -26,4 +23,5 @@ pub mod product;
 pub mod rules;
 pub mod silent;
 pub mod starts;
-pub mod trace;
+
+pub use spand_engine_tests::{ending, trace};

@@ -175,6 +175,12 @@ fn sources(workspace: &Path) -> String {
                 open.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 text += &fs::read_to_string(path).expect("a source");
+            } else if path.extension().is_some_and(|extension| extension == "script") {
+                // A part of a script is a test by the name of its heading.
+                let script = fs::read_to_string(path).expect("a script");
+                for heading in script.lines().filter_map(|line| line.strip_prefix("== ")) {
+                    text += &format!("fn {}(\n", heading.trim().replace(' ', "_").to_lowercase());
+                }
             }
         }
     }

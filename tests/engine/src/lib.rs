@@ -1,3 +1,9 @@
 //! Tests of the engine that need no kernel, no gateway and no agent: `make quick` runs them after a change of the core.
 
+#![forbid(unsafe_code)]
+
+pub mod corpus;
+pub mod digests;
+pub mod ending;
 pub mod script;
+pub mod trace;

@@ -8,7 +8,7 @@
     unreachable_pub,
     reason = "a part of the library is taken in, since an older engine has another library"
 )]
-#[path = "../trace/mod.rs"]
+#[path = "../../engine/src/trace/mod.rs"]
 mod trace;
 
 use std::time::Duration;

@@ -6,8 +6,8 @@ use std::path::Path;
 use spand_core::config::{EngineConfig, FlowReports, Limits};
 use spand_gateway::replay::{Moments, Options, replay};
 
+use spand_engine_tests::corpus::Row;
 use spand_proto::units::Bytes;
-use spand_tests::corpus::Row;
 use spand_tests::silent::Silent;
 
 // One recording: what the kernel did in it, and what a replay makes of it.
@@ -149,7 +149,7 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
-    use spand_tests::corpus;
+    use spand_engine_tests::corpus;
 
     use super::{Judged, Kind};
 

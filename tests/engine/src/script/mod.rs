@@ -22,8 +22,8 @@ use spand_core::wire::segment::Endpoint;
 use spand_proto::units::{Micros, Timestamp};
 
 use self::packet::Talk;
-use self::parse::Moment;
-pub use self::parse::{Line, Opening, Packet, Part, Repetition, Subject, parts};
+pub use self::parse::{Bursts, Line, Opening, Packet, Part, Repetition, Subject, parts};
+use self::parse::{Moment, Number, Range};
 
 /// What is wrong with a script, or with the engine.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +39,8 @@ pub struct Fault {
 const EPOCH: Timestamp = Timestamp(1_000_000_000_000);
 /// `LINKTYPE_RAW`: packets begin with their IP header.
 const RAW_IP: u16 = 101;
+/// No burst leaves so soon after an acknowledgement that it would seem to answer it.
+const AFTER_ACK_US: u64 = 1_500;
 const CLIENT: &str = "198.51.100.7";
 const SERVER: &str = "192.0.2.1:80";
 
@@ -53,6 +55,9 @@ struct Run {
     /// Accounts of directions that are over.
     ended: Vec<DirectionReport>,
     events: VecDeque<String>,
+    next_burst_us: u64,
+    /// Bursts on their way: when they left, and how long they are.
+    unacknowledged: VecDeque<(u64, u64)>,
 }
 
 /// Runs a part of a script.
@@ -79,6 +84,8 @@ pub fn run(part: &Part) -> Result<(), Fault> {
         offset_us: 0,
         ended: Vec::new(),
         events: VecDeque::new(),
+        next_burst_us: 0,
+        unacknowledged: VecDeque::new(),
     };
     part.lines.iter().skip_while(is_config).try_for_each(|(number, line)| run.line(*number, line))
 }
@@ -137,6 +144,7 @@ impl Run {
             Line::Config(_) => Err(fault("settings come first".to_owned())),
             Line::Connection(opening) => self.open(opening).map_err(fault),
             Line::Packet(packet) => self.send(packet).map_err(fault),
+            Line::Bursts(bursts) => self.burst(bursts).map_err(fault),
             Line::Time(us) => {
                 self.reach(*us + self.offset_us);
                 self.engine.handle_timeout(self.now());
@@ -215,6 +223,31 @@ impl Run {
         Ok(())
     }
 
+    /// Acknowledgements come in between, and never right before a burst, which would seem to answer them.
+    fn burst(&mut self, bursts: &Bursts) -> Result<(), String> {
+        let clock = |us: u64| u32::try_from(us / bursts.clock_us * bursts.clock_us / 1_000).unwrap_or(u32::MAX);
+        let mut next_us = self.next_burst_us.max(self.now_us);
+        let end_us = next_us + bursts.for_us;
+        while next_us < end_us {
+            while let Some((sent_us, bytes)) = self.unacknowledged.front().copied()
+                && sent_us + bursts.rtt_us + AFTER_ACK_US <= next_us
+            {
+                self.unacknowledged.pop_front();
+                let at = Moment::At((sent_us + bursts.rtt_us).max(self.now_us));
+                let ack = Packet::new(bursts.connection.clone(), at, false);
+                self.send(&Packet { ack: Some(Number::Beyond(bytes)), echo: Some(clock(sent_us)), ..ack })?;
+            }
+            let data = Packet::new(bursts.connection.clone(), Moment::At(next_us), true);
+            let mss = self.talks.get(&bursts.connection).map_or(0, |talk| u64::from(talk.mss));
+            let bytes = bursts.segments * mss;
+            self.send(&Packet { range: Some(Range::Next(bytes)), value: Some(clock(next_us)), ..data })?;
+            self.unacknowledged.push_back((next_us, bytes));
+            next_us += bursts.every_us;
+        }
+        self.next_burst_us = next_us;
+        Ok(())
+    }
+
     fn take_events(&mut self) {
         while let Some(event) = self.engine.poll_event() {
             match event {
@@ -264,7 +297,7 @@ impl Run {
                 None if known.is_empty() => wrong.push(format!("{name}: there is nothing yet")),
                 None => {
                     let names: Vec<_> = known.iter().map(|(name, _)| name.as_str()).collect();
-                    return Err(format!("{name} is none of {}", names.join(", ")));
+                    return Err(format!("there is no {name} here, but {}", names.join(", ")));
                 }
             }
         }

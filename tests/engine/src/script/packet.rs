@@ -6,17 +6,20 @@ use std::str::FromStr;
 use etherparse::{IpFragOffset, Ipv4Header, Ipv6Header, TcpHeader, TcpOptionElement, ip_number};
 use spand_core::wire::segment::Endpoint;
 
+use super::parse::{Number, Range};
 use super::{Moment, Opening, Packet};
 
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
+/// What a server beside the tap takes to answer.
+const REACTION_US: u64 = 50;
 
 /// A connection: its ends, and what each side sent.
 pub(super) struct Talk {
     /// Client and server.
     pub(super) ends: [Endpoint; 2],
     isn: [u32; 2],
-    mss: u32,
+    pub(super) mss: u32,
     timestamps: bool,
     /// What each side acknowledged last.
     acked: [u64; 2],
@@ -29,34 +32,25 @@ pub(super) fn parsed<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text} is nothing that fits here"))
 }
 
-/// SYN and SYN-ACK at once, since the tap is beside the server, and the acknowledgement a round trip later.
+/// SYN, SYN-ACK at once, since the tap is beside the server, and the acknowledgement a round trip later.
 pub(super) fn handshake(opening: &Opening) -> [Packet; 3] {
-    let packet = |at: u64, from_server: bool, flags: &str| Packet {
-        connection: opening.name.clone(),
-        at: Moment::At(opening.at_us + at),
-        from_server,
-        flags: flags.to_owned(),
-        range: None,
-        ack: None,
-        sack: Vec::new(),
-        value: None,
-        echo: None,
-        window: None,
-        mss: None,
-        scale: None,
-        sack_permitted: false,
-        id: None,
-        ecn: 0,
-        each_us: 0,
-        bare: !opening.timestamps,
+    let packet = |at: u64, from_server: bool, flags: &str| {
+        let packet = Packet::new(opening.name.clone(), Moment::At(opening.at_us + at), from_server);
+        Packet { flags: flags.to_owned(), bare: !opening.timestamps, ..packet }
     };
-    let syn = |from_server: bool, flags: &str| {
+    let syn = |at: u64, from_server: bool, flags: &str| {
         let mss = u16::try_from(opening.mss).ok().map(|mss| mss + if opening.timestamps { 12 } else { 0 });
         let (scale, sack_permitted) = (opening.scale, opening.sack);
-        Packet { mss, scale, sack_permitted, ack: from_server.then_some(1), ..packet(0, from_server, flags) }
+        Packet {
+            mss,
+            scale,
+            sack_permitted,
+            ack: from_server.then_some(Number::Is(1)),
+            ..packet(at, from_server, flags)
+        }
     };
-    let ack = Packet { ack: Some(1), ..packet(opening.rtt_us, false, ".") };
-    [syn(false, "S"), syn(true, "S."), ack]
+    let ack = Packet { ack: Some(Number::Is(1)), ..packet(REACTION_US + opening.rtt_us, false, ".") };
+    [syn(0, false, "S"), syn(REACTION_US, true, "S."), ack]
 }
 
 impl Talk {
@@ -76,11 +70,18 @@ impl Talk {
     pub(super) fn packets(&mut self, packet: &Packet, now_us: u64) -> Result<Vec<(Vec<u8>, u32)>, String> {
         let side = if packet.from_server { SERVER } else { CLIENT };
         let is_syn = packet.flags.contains('S');
-        if let Some(ack) = packet.ack {
-            self.acked[side] = ack;
+        match packet.ack {
+            Some(Number::Is(ack)) => self.acked[side] = ack,
+            Some(Number::Beyond(bytes)) => self.acked[side] += bytes,
+            None => {}
         }
         let next = self.sent[side].iter().map(|(end, _)| *end).max().unwrap_or(1);
-        let (left, right) = packet.range.unwrap_or(if is_syn { (0, 0) } else { (next, next) });
+        let (left, right) = match packet.range {
+            Some(Range::From(left, right)) => (left, right),
+            Some(Range::Next(bytes)) => (next, next + bytes),
+            None if is_syn => (0, 0),
+            None => (next, next),
+        };
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         let mut at = left;
         while at < right {
@@ -118,8 +119,8 @@ impl Talk {
         tcp.syn = has('S');
         tcp.ack = has('.');
         tcp.rst = has('R');
-        tcp.psh = has('P');
-        // The last segment of a range closes.
+        // The last segment of a range ends what the application wrote, or closes.
+        tcp.psh = has('P') && last;
         tcp.fin = has('F') && last;
         tcp.ece = has('E');
         tcp.cwr = has('W');

@@ -23,6 +23,8 @@ pub enum Line {
     Connection(Opening),
     /// Segments.
     Packet(Packet),
+    /// Bursts of segments at an even pace, each acknowledged a round trip later.
+    Bursts(Bursts),
     /// Time passes without frames, until these microseconds.
     Time(u64),
     /// The input is over.
@@ -43,6 +45,18 @@ pub struct Repetition {
     pub(super) count: u64,
     pub(super) every_us: u64,
     pub(super) lines: Vec<(usize, Line)>,
+}
+
+/// A sender's pace.
+#[derive(Clone, Debug)]
+pub struct Bursts {
+    pub(super) connection: String,
+    pub(super) segments: u64,
+    pub(super) every_us: u64,
+    pub(super) for_us: u64,
+    pub(super) rtt_us: u64,
+    /// The sender's clock does not follow the pace: it shows when windows of this length began.
+    pub(super) clock_us: u64,
 }
 
 /// What is expected of what.
@@ -87,8 +101,8 @@ pub struct Packet {
     pub(super) at: Moment,
     pub(super) from_server: bool,
     pub(super) flags: String,
-    pub(super) range: Option<(u64, u64)>,
-    pub(super) ack: Option<u64>,
+    pub(super) range: Option<Range>,
+    pub(super) ack: Option<Number>,
     pub(super) sack: Vec<(u64, u64)>,
     pub(super) value: Option<u32>,
     pub(super) echo: Option<u32>,
@@ -103,6 +117,21 @@ pub struct Packet {
     pub(super) bare: bool,
 }
 
+/// What a packet carries.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Range {
+    From(u64, u64),
+    Next(u64),
+}
+
+/// An acknowledgement number.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Number {
+    Is(u64),
+    /// So much beyond the last one.
+    Beyond(u64),
+}
+
 /// A time of a script.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Moment {
@@ -110,6 +139,31 @@ pub(super) enum Moment {
     At(u64),
     /// After the line before.
     Later(u64),
+}
+
+impl Packet {
+    /// An acknowledgement without anything.
+    pub(super) fn new(connection: String, at: Moment, from_server: bool) -> Self {
+        Self {
+            connection,
+            at,
+            from_server,
+            flags: ".".to_owned(),
+            range: None,
+            ack: None,
+            sack: Vec::new(),
+            value: None,
+            echo: None,
+            window: None,
+            mss: None,
+            scale: None,
+            sack_permitted: false,
+            id: None,
+            ecn: 0,
+            each_us: 0,
+            bare: false,
+        }
+    }
 }
 
 type Words<'a> = Peekable<SplitWhitespace<'a>>;
@@ -168,6 +222,7 @@ fn parse(first: &str, words: &mut Words<'_>) -> Result<Line, String> {
     Ok(match first {
         "config" => Line::Config(rest(words)),
         "connection" => Line::Connection(opening(words)?),
+        "bursts" => Line::Bursts(bursts(words)?),
         "time" => Line::Time(only_time(words)?),
         "finish" => Line::Finish(only_time(words)?),
         "keep" => Line::Keep(number_of(rest(words).first().map_or("", String::as_str))?),
@@ -243,6 +298,24 @@ fn opening(words: &mut Words<'_>) -> Result<Opening, String> {
     Ok(opening)
 }
 
+fn bursts(words: &mut Words<'_>) -> Result<Bursts, String> {
+    words.next();
+    let connection = words.next_if(|word| word.starts_with(char::is_uppercase)).unwrap_or_default().to_owned();
+    let segments = number_of(words.next().unwrap_or_default())?;
+    let mut bursts = Bursts { connection, segments, every_us: 0, for_us: 0, rtt_us: 100_000, clock_us: 1_000 };
+    while let Some(word) = words.next() {
+        let value = time(words.next().ok_or(format!("{word} has no value"))?)?;
+        match word {
+            "every" => bursts.every_us = value,
+            "for" => bursts.for_us = value,
+            "rtt" => bursts.rtt_us = value,
+            "clock" => bursts.clock_us = value,
+            _ => return Err(format!("bursts have no {word}")),
+        }
+    }
+    if bursts.every_us == 0 || bursts.clock_us == 0 { Err("bursts come every so often".to_owned()) } else { Ok(bursts) }
+}
+
 fn packet(words: &mut Words<'_>) -> Result<Packet, String> {
     let mut connection = String::new();
     let mut word = words.next().unwrap_or_default();
@@ -264,29 +337,15 @@ fn packet(words: &mut Words<'_>) -> Result<Packet, String> {
             ));
         }
     };
-    let mut packet = Packet {
-        connection,
-        at,
-        from_server,
-        flags: ".".to_owned(),
-        range: None,
-        ack: None,
-        sack: Vec::new(),
-        value: None,
-        echo: None,
-        window: None,
-        mss: None,
-        scale: None,
-        sack_permitted: false,
-        id: None,
-        ecn: 0,
-        each_us: 0,
-        bare: false,
-    };
+    let mut packet = Packet::new(connection, at, from_server);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} has no value"));
         match word {
-            "ack" => packet.ack = Some(number_of(value()?)?),
+            "ack" => {
+                let number = value()?;
+                let beyond = number.strip_prefix('+').map(|beyond| number_of(beyond).map(Number::Beyond));
+                packet.ack = Some(beyond.unwrap_or_else(|| number_of(number).map(Number::Is))?);
+            }
             "sack" => {
                 let blocks = value()?.split(',').map(|block| pair(block).ok_or(format!("{block} is no SACK block")));
                 packet.sack = blocks.collect::<Result<_, _>>()?;
@@ -304,7 +363,11 @@ fn packet(words: &mut Words<'_>) -> Result<Packet, String> {
             "ect0" => packet.ecn = 2,
             "ce" => packet.ecn = 3,
             flags if flags.chars().all(|flag| "SFRP.EW".contains(flag)) => flags.clone_into(&mut packet.flags),
-            range => packet.range = Some(pair(range).ok_or(format!("a packet has no {range}"))?),
+            range => {
+                let next = range.strip_prefix('+').and_then(|len| len.parse().ok()).map(Range::Next);
+                let range = next.or_else(|| pair(range).map(|(left, right)| Range::From(left, right)));
+                packet.range = Some(range.ok_or(format!("a packet has no {word}"))?);
+            }
         }
     }
     Ok(packet)

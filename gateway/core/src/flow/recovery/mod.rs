@@ -457,6 +457,3 @@ impl Seldom {
 fn changes_nothing(progress: &Progress) -> bool {
     progress.kind != AckKind::Duplicate && progress.lost == 0
 }
-
-#[cfg(test)]
-mod tests;

@@ -119,12 +119,6 @@ impl Leaning {
         f64::from(self.bbr)
     }
 
-    /// Whether it clearly leans towards Reno rather than CUBIC.
-    #[cfg(test)]
-    pub(super) fn is_towards_reno(&self) -> bool {
-        self.reno >= CLEAR
-    }
-
     /// Both scales: Reno against CUBIC, BBR against the two.
     pub fn scales(&self) -> (f64, f64) {
         (f64::from(self.reno), f64::from(self.bbr))

@@ -25,8 +25,6 @@ mod replica;
 mod rounds;
 mod rules;
 mod sampling;
-#[cfg(test)]
-mod tests;
 mod waits;
 
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};

@@ -11,8 +11,6 @@ mod pace;
 mod probe;
 mod rate;
 mod share;
-#[cfg(test)]
-mod tests;
 mod window;
 
 use spand_proto::units::{Bytes, Micros, Timestamp};

@@ -1,6 +1,6 @@
-//! The engine makes of every input what it made of it when `tests/digests.tsv` was recorded (`make digests`).
+//! The engine makes of every input what it made of it when `tests/engine/digests.tsv` was recorded (`make digests`).
 
-use spand_tests::digests::{file, inputs, lines, recorded};
+use spand_engine_tests::digests::{file, inputs, lines, recorded};
 
 #[test]
 fn the_engine_makes_of_every_input_what_was_recorded() {

@@ -35,13 +35,18 @@ pub struct Packet {
     pub is_retransmission: bool,
 }
 
-pub(crate) const SYN: u8 = 0x02;
-pub(crate) const FIN: u8 = 0x01;
-pub(crate) const RST: u8 = 0x04;
-pub(crate) const ACK: u8 = 0x10;
-pub(crate) const PSH: u8 = 0x08;
+/// Synchronise sequence numbers.
+pub const SYN: u8 = 0x02;
+/// No more data from the sender.
+pub const FIN: u8 = 0x01;
+/// Reset.
+pub const RST: u8 = 0x04;
+/// The acknowledgement number is valid.
+pub const ACK: u8 = 0x10;
+/// Push.
+pub const PSH: u8 = 0x08;
 
 /// A packet without new data.
-pub(crate) fn control(from_server: bool, seq: u32, ack: u32, flags: u8, payload_len: u32) -> Packet {
+pub fn control(from_server: bool, seq: u32, ack: u32, flags: u8, payload_len: u32) -> Packet {
     Packet { from_server, seq, ack, flags, payload_len, sack: ArrayVec::new(), is_retransmission: false }
 }

@@ -29,7 +29,7 @@ pub(crate) struct RealCorpus {
 }
 
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// The real captures, where the corpus is there.

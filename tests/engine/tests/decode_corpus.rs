@@ -9,8 +9,8 @@ use spand_core::config::{Limits, Tunnels};
 use spand_core::counters::Counters;
 use spand_core::wire::segment::Endpoint;
 use spand_core::wire::{Decoder, Frame};
+use spand_engine_tests::corpus::{self, Row};
 use spand_needs::needs_corpus;
-use spand_tests::corpus::{self, Row};
 
 /// Captures in which the number of segments differs: file, segments here, TCP frames by tshark, reason.
 const COUNTS_EXPLAINED: [(&str, u64, u64, &str); 11] = [

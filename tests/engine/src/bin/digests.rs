@@ -1,4 +1,4 @@
-//! The fingerprints of what the engine makes of each input (`tests/digests.tsv`): compares, records, shows.
+//! The fingerprints of what the engine makes of each input (`tests/engine/digests.tsv`): compares, records, shows.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use spand_tests::digests::{Input, Run, digest, file, head, inputs, lines, recorded, share_of};
-use spand_tests::ending::{arguments, exit_code};
+use spand_engine_tests::digests::{Input, Run, digest, file, head, inputs, lines, recorded, share_of};
+use spand_engine_tests::ending::{arguments, exit_code};
 use strum::VariantArray;
 
 #[derive(Debug, Parser)]

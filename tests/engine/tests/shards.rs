@@ -20,11 +20,11 @@ use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use spand_core::types::SampleRate;
 use spand_core::window::cells::Cell;
 use spand_core::wire::{Decoder, Frame};
+use spand_engine_tests::corpus;
+use spand_engine_tests::trace::{TraceConfig, write_trace};
 use spand_needs::needs_corpus;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
-use spand_tests::corpus;
-use spand_tests::trace::{TraceConfig, write_trace};
 
 /// A packet in memory.
 struct Packet {

@@ -2,7 +2,7 @@
 //! configurations. Two engines with equal fingerprints behave identically, to the last bit of every estimate. Samples, losses and the median
 //! share stand beside them, so that people can read how far a change goes.
 //!
-//! `tests/digests.tsv` holds those of today's engine, so that a change which is meant to be only faster or simpler shows that it is no
+//! `tests/engine/digests.tsv` holds those of today's engine, so that a change which is meant to be only faster or simpler shows that it is no
 //! more than that. A commit that changes what the engine does records them again and names the reason.
 
 use std::collections::BTreeMap;
@@ -474,7 +474,7 @@ pub fn inputs() -> Result<Vec<(String, Input)>> {
     };
     add("generated", Input::generated());
     // Beside the captures lie the kernel's accounts and the pages.
-    let mut cases = Input::captures(&crate::cases::list::folder())?;
+    let mut cases = Input::captures(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases"))?;
     cases.retain(|(name, _)| name.contains(".pcap"));
     add("cases", cases);
     for (set, folder) in [
