@@ -186,9 +186,9 @@ bench: packages ## What the product costs and how fast it is: ARGS="replay --ext
 bench-instructions: packages ## What a packet costs in instructions, the same on a busy machine: fails above the limits in scripts/bench-instructions
 	@CARGO="$(CARGO)" ./scripts/bench-instructions $(ARGS)
 
-.PHONY: digests
-digests: packages ## What the engine makes of every input, by fingerprints, against what is recorded: ARGS="--record", "--only NAME --show FOLDER", "--folder CAPTURES"
-	$(CARGO) run -p spand-engine-tests --bin digests -- $(ARGS)
+.PHONY: shares
+shares: packages ## The share of every capture against what is recorded and the kernel's truth: ARGS="--record", "--only NAME --show"; WHAT=digests: fingerprints of all that the engine makes of them
+	$(CARGO) run --bin $(if $(filter digests,$(WHAT)),digests,shares) -- $(ARGS)
 
 .PHONY: fuzz
 fuzz: packages ## Fuzz every target, resumable, until each had HOURS=1 of CPU: TARGETS="engine frames" for some; WHAT=smoke: ten seconds each; WHAT=coverage: lines reached

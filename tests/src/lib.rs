@@ -21,6 +21,7 @@ pub mod patience;
 pub mod plot;
 pub mod product;
 pub mod rules;
+pub mod shares;
 pub mod silent;
 pub mod starts;
 

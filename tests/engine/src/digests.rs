@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use ipnet::IpNet;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -443,24 +442,8 @@ pub fn head() -> Vec<&'static str> {
 /// # Errors
 /// An input cannot be made or read.
 pub fn lines(inputs: &[(String, Input)], done: &(dyn Fn(usize) + Sync)) -> Result<Vec<(String, String)>> {
-    let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let work = || -> Result<Vec<(usize, String)>> {
-        let mut lines = Vec::new();
-        while let Some((index, (_, input))) = inputs.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
-            lines.push((index, columns(input)?.join("\t")));
-            done(finished.fetch_add(1, Ordering::Relaxed) + 1);
-        }
-        Ok(lines)
-    };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut lines = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
-        let joined = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("the engine panicked")));
-        joined.collect::<Result<Vec<_>>>()
-    })?
-    .concat();
-    lines.sort_unstable();
-    Ok(inputs.iter().zip(lines).map(|((name, _), (_, line))| (name.clone(), line)).collect())
+    let lines = crate::parallel::map(inputs, done, |(_, input)| Ok(columns(input)?.join("\t")))?;
+    Ok(inputs.iter().zip(lines).map(|((name, _), line)| (name.clone(), line)).collect())
 }
 
 /// Every input that there is here, by its name: the generated ones, the cases of `tests/cases` and the sets of the corpus.

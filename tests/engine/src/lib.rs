@@ -5,5 +5,6 @@
 pub mod corpus;
 pub mod digests;
 pub mod ending;
+pub mod parallel;
 pub mod script;
 pub mod trace;
