@@ -108,6 +108,20 @@ mod tests {
     }
 
     #[test]
+    fn it_waits_twice_as_long_each_time_up_to_five_minutes_and_a_third() {
+        let mut now = Instant::now();
+        let mut shedding = Shedding::new(now);
+        for wait_s in [10, 20, 40, 80, 160, 320, 320] {
+            let full = looks(&mut shedding, now, 1_000, 0, 250);
+            assert_eq!(full.len(), 1, "{full:?}");
+            now += Duration::from_millis(250);
+            assert_eq!(shedding.look(0, 1_000, now + Duration::from_millis(wait_s * 1_000 - 1)), None, "{wait_s} s");
+            now += Duration::from_secs(wait_s);
+            assert!(shedding.look(0, 1_000, now).is_some(), "{wait_s} s");
+        }
+    }
+
+    #[test]
     fn it_never_follows_nothing_and_comes_back_to_all() {
         let start = Instant::now();
         let mut shedding = Shedding::new(start);
