@@ -14,6 +14,32 @@ const MIXED_RIGHT: usize = 19;
 const CONFIDENT: f64 = 0.8;
 const CONFIDENT_AND_WRONG: usize = 2;
 
+/// What is right for captures of other people's kinds: the share in segments, loss events, the mean round trip in milliseconds.
+const OTHERS: [(&str, std::ops::RangeInclusive<f64>, u64, f64); 3] = [
+    ("accecn-no-marks", 21.0..=22.5, 21, 104.8),
+    ("clock-ahead-60s", 21.0..=22.5, 21, 105.0),
+    ("two-captures-60ms-apart", 21.0..=22.5, 21, 104.8),
+];
+
+#[test]
+fn captures_of_other_peoples_kinds_give_what_is_right() {
+    let inputs: Vec<Input> = inputs().unwrap().into_iter().filter(|input| input.name.starts_with("field/")).collect();
+    let rows = rows(&inputs, &|_| {}).unwrap();
+    let row = |name: &str| rows.iter().find(|row| row.input.contains(name));
+    if inputs.is_empty() {
+        return;
+    }
+    for (name, share, losses, rtt_ms) in OTHERS {
+        let row = row(name).unwrap();
+        assert!(row.share.is_some_and(|is| share.contains(&is)) && row.losses == losses, "{row:?}");
+        assert!(row.rtt_mean_ms.is_some_and(|is| (is - rtt_ms).abs() < 1.0), "{row:?}");
+    }
+    let kept_alive = row("keepalive-one-byte").unwrap();
+    assert_eq!(kept_alive.samples, "2 end, 1 end_app_limited, 1 end_slow_start, 2 loss");
+    let untimed = row("all-times-zero").unwrap();
+    assert_eq!((untimed.share, untimed.rtt_min_ms, untimed.samples.as_str()), (None, None, ""));
+}
+
 #[test]
 fn shares_agree_with_what_was_recorded_and_with_the_kernels_own_account() {
     let inputs = inputs().unwrap();

@@ -46,6 +46,11 @@ impl Line {
         }
     }
 
+    /// The packets from this number on hold no time.
+    pub(super) fn take_times(&mut self, number: u64) {
+        self.line.iter_mut().rev().take_while(|held| held.number >= number).for_each(|held| held.untimed = true);
+    }
+
     pub(super) fn pop(&mut self) -> Option<Held> {
         match (self.line.front(), self.far.peek()) {
             (first, Some(Reverse(far))) if first.is_none_or(|first| far < first) => {

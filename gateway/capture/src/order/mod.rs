@@ -26,6 +26,9 @@ const BYTES: usize = 64 << 20;
 /// After this many packets in order a source is taken for one in order, and its packets are passed on as they come.
 const SETTLED: usize = 1 << 16;
 
+/// This many records in a row of one time, or each a microsecond after the one before, hold no time: whatever wrote them made it up.
+const MADE_UP: usize = 100;
+
 /// Buffers of more bytes are given back rather than used again.
 const SPARE_BYTES: usize = 2 << 10;
 
@@ -53,7 +56,31 @@ pub struct Ordered<S> {
     in_order: usize,
     /// A packet was not.
     unordered: bool,
+    made_up: MadeUp,
     ended: bool,
+}
+
+/// Recognises times that nothing measured.
+#[derive(Debug, Default)]
+struct MadeUp {
+    last: Timestamp,
+    /// The time between the last two records, and how many in a row had it.
+    apart: u64,
+    run: usize,
+}
+
+impl MadeUp {
+    /// A record of this time comes; how many of the last ones, with it, hold no time.
+    fn note(&mut self, at: Timestamp) -> usize {
+        let apart = at.0.wrapping_sub(std::mem::replace(&mut self.last, at).0);
+        self.run = if apart == self.apart { self.run + 1 } else { 1 };
+        self.apart = apart;
+        match self.run {
+            MADE_UP.. if apart != 0 && apart != 1_000 => 0,
+            MADE_UP => MADE_UP + 1,
+            run => usize::from(run > MADE_UP),
+        }
+    }
 }
 
 /// A packet, in the order in which it comes.
@@ -91,6 +118,7 @@ impl<S: PacketSource> Ordered<S> {
             number: 0,
             in_order: 0,
             unordered: false,
+            made_up: MadeUp::default(),
             ended: false,
         }
     }
@@ -116,8 +144,9 @@ impl<S: PacketSource> Ordered<S> {
         if self.held.has_room() {
             (self.held, self.spare) = Default::default();
         }
-        let next = self.source.next_packet()?;
-        if let Next::Packet(packet) = &next {
+        let mut next = self.source.next_packet()?;
+        if let Next::Packet(packet) = &mut next {
+            packet.untimed |= self.made_up.note(packet.timestamp) > 0;
             if packet.timestamp < self.latest {
                 (self.in_order, self.unordered) = (0, true);
             }
@@ -137,6 +166,8 @@ impl<S: PacketSource> Ordered<S> {
             }
         };
         let Packet { timestamp: at, untimed, link_type: LinkType(link_type), wire_len, interface, source, .. } = packet;
+        let made_up = self.made_up.note(at);
+        let untimed = untimed || made_up > 0;
         if at < self.latest {
             (self.in_order, self.unordered) = (0, true);
         } else {
@@ -154,6 +185,9 @@ impl<S: PacketSource> Ordered<S> {
         let (run, number) = (self.run, self.number);
         self.held.push(Held { run, at, number, untimed, link_type, wire_len, interface, source, data });
         self.number += 1;
+        if made_up > 0 {
+            self.held.take_times(self.number.saturating_sub(made_up as u64));
+        }
         Ok(true)
     }
 }
@@ -302,6 +336,22 @@ mod tests {
             });
         }
         assert_eq!(seen, [None, None, None, Some(3), Some(5), Some(7)]);
+    }
+
+    #[test]
+    fn times_that_nothing_measured_are_none() {
+        let untimed = |times: Vec<u64>| {
+            let mut source = Ordered::new(Script(times, 0, [0]));
+            let mut count = 0;
+            while let Next::Packet(packet) = source.next_packet().expect("a script") {
+                count += usize::from(packet.untimed);
+            }
+            count
+        };
+        assert_eq!(untimed(vec![0; 300]), 300, "those before it was noticed, too");
+        assert_eq!(untimed([vec![5; 100], vec![6; 100]].concat()), 0, "a burst");
+        assert_eq!(untimed((0..300).collect()), 0, "a steady pace of a millisecond");
+        assert_eq!(untimed([vec![7; 101], (8..100).collect()].concat()), 101, "what is measured after that is");
     }
 
     #[test]

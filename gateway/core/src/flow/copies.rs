@@ -94,6 +94,12 @@ impl LastPacket {
         same && tellable && later.at.since(self.at) <= within
     }
 
+    /// Whether the sender's clock shows a later time in `segment`, or neither has one.
+    fn is_stamped_before(&self, segment: &Segment) -> bool {
+        let timestamps = segment.options.timestamps.filter(|_| self.has_timestamps);
+        timestamps.is_none_or(|timestamps| is_after(timestamps.value, self.ts_value))
+    }
+
     /// Whether `segment`, of which everything was acknowledged before, is a second copy of a packet before this one: it has an
     /// earlier identification, and a retransmission would have a later one. One that was overtaken counts as a copy, too.
     pub(crate) fn follows_copy_in(&self, segment: &Segment) -> bool {
@@ -101,9 +107,9 @@ impl LastPacket {
         self.ip_id != 0
             && distinguishing(segment.ip_id)
             && (1..=IP_ID_REACH).contains(&behind)
-            && segment.at.since(self.at) <= COPY_WITHIN
+            && (!self.is_stamped_before(segment)
+                || (segment.at.since(self.at) <= COPY_WITHIN && segment.options.sack.is_empty()))
             && !segment.flags.has(Flags::SYN | Flags::RST)
-            && segment.options.sack.is_empty()
             && segment.ack.is_none_or(|ack| !is_after(ack, self.ack))
     }
 }
@@ -114,6 +120,8 @@ pub(crate) fn is_copy_of(stamp: &Stamp, segment: &Segment, rtt_min: Option<Micro
         && stamp.ts_value == segment.options.timestamps.map_or(0, |timestamps| timestamps.value)
         && !segment.flags.has(Flags::SYN);
     let within = match rtt_min {
+        // A clock that shows the same, and the same identification: nothing else is equal to the bit at any age.
+        _ if distinguishing(segment.ip_id) && stamp.ts_value != 0 => Micros(u64::MAX),
         _ if distinguishing(segment.ip_id) => COPY_WITHIN,
         Some(rtt_min) => rtt_min.clamp(COPY_AT_ONCE, COPY_IN_ROUND_TRIP),
         None => COPY_AT_ONCE,

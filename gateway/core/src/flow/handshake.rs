@@ -9,6 +9,10 @@ pub(crate) struct Syn {
     pub(crate) isn: u32,
     /// It answered another SYN, so an option in it was in that one, too.
     pub(crate) is_answer: bool,
+    /// It asks for ECN as in RFC 3168, or grants it: Accurate ECN (RFC 9768) is asked for by the same flags, and granted by others.
+    pub(crate) ecn: bool,
+    /// Both ends agreed on that: without it ECE and CWR may be a part of a counter.
+    pub(crate) ecn_agreed: bool,
     /// Its options; `None` where the snap length cut them.
     pub(crate) offer: Option<Offer>,
 }
@@ -30,9 +34,12 @@ impl Syn {
     /// What `segment`, a SYN, says.
     pub(crate) fn of(segment: &Segment) -> Self {
         let options = &segment.options;
+        let [answers, echo, reduced] = [Flags::ACK, Flags::ECE, Flags::CWR].map(|flag| segment.flags.has(flag));
         Self {
             isn: segment.seq,
-            is_answer: segment.flags.has(Flags::ACK),
+            is_answer: answers,
+            ecn: echo && reduced != answers,
+            ecn_agreed: echo && answers && !reduced,
             offer: (!options.truncated).then_some(Offer {
                 mss: options.mss,
                 window_scale: options.window_scale,

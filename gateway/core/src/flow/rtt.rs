@@ -24,6 +24,10 @@ pub(crate) fn round_trip(sent: Timestamp, answered: Timestamp) -> Option<Micros>
     (answered >= sent && rtt <= LONGEST_ROUND_TRIP).then_some(rtt)
 }
 
+/// A round trip of this many smoothed ones, and of at least so long, is none: the clock was set, or nobody answered for a while.
+const STEP_TIMES: u32 = 16;
+const STEP_LEAST_US: u32 = 4_000_000;
+
 /// Smoothed round-trip time, its variation and its minimum, in four bytes each: no round trip is longer than [`round_trip`] says.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_field_names, reason = "a raw number ends in its unit")]
@@ -54,6 +58,12 @@ impl RttEstimator {
             variation_us: weigh(variation_us, 3, mean_us.abs_diff(rtt_us)),
             min_us: min_us.min(rtt_us),
         };
+    }
+
+    /// Whether a sample lies across a step of the clock.
+    pub(crate) fn is_step(&self, rtt: Micros) -> bool {
+        let most_us = self.mean_us.saturating_mul(STEP_TIMES).max(STEP_LEAST_US);
+        !self.is_new() && rtt.0 > u64::from(most_us)
     }
 
     fn is_new(&self) -> bool {

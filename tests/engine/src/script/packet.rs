@@ -50,7 +50,8 @@ pub(super) fn handshake(opening: &Opening) -> [Packet; 3] {
         }
     };
     let ack = Packet { ack: Some(Number::Is(1)), ..packet(REACTION_US + opening.rtt_us, false, ".") };
-    [syn(0, false, "S"), syn(REACTION_US, true, "S."), ack]
+    let [asks, grants] = if opening.ecn { ["SEW", "SE."] } else { ["S", "S."] };
+    [syn(0, false, asks), syn(REACTION_US, true, grants), ack]
 }
 
 impl Talk {

@@ -88,6 +88,7 @@ pub struct Opening {
     pub(super) mss: u32,
     pub(super) sack: bool,
     pub(super) timestamps: bool,
+    pub(super) ecn: bool,
     pub(super) scale: Option<u8>,
     pub(super) isn: [u32; 2],
     /// No packet of the handshake is seen.
@@ -271,6 +272,7 @@ fn opening(words: &mut Words<'_>) -> Result<Opening, String> {
         mss: 1_000,
         sack: true,
         timestamps: true,
+        ecn: false,
         scale: None,
         isn: [5_000_000, 1_000_000],
         silent: false,
@@ -288,6 +290,7 @@ fn opening(words: &mut Words<'_>) -> Result<Opening, String> {
             "isn" => opening.isn = [number_of(value()?)?, number_of(value()?)?],
             "nosack" => opening.sack = false,
             "nots" => opening.timestamps = false,
+            "ecn" => opening.ecn = true,
             "midstream" => opening.silent = true,
             name if opening.name.is_empty() && name.starts_with(char::is_uppercase) => {
                 name.clone_into(&mut opening.name);

@@ -63,6 +63,7 @@ impl Sender {
 
         let by_echo = self.take_rtt(segment, cumulative.rtt, cumulative.advanced > 0, context);
         let rtts = senders_rtts(segment, &cumulative, sacked, by_echo);
+        let rtts = rtts.map(|rtt| rtt.filter(|rtt| !self.rtt.is_step(*rtt)));
         if self.rtt.smoothed().is_none()
             && let Some(rtt) = rtts[1]
         {
@@ -291,6 +292,10 @@ impl Sender {
         }
         let at = segment.at;
         let by_timestamp = segment.options.timestamps.and_then(|timestamps| self.echo.echoed(timestamps.echo, at));
+        if by_sequence.or(by_timestamp).is_some_and(|rtt| self.rtt.is_step(rtt)) {
+            context.counters.ignore(Ignored::Mistimed);
+            return None;
+        }
         if let Some(details) = self.details() {
             if let Some(rtt) = by_sequence {
                 details.rtt_seqack.add(rtt);

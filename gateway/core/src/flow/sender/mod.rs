@@ -272,6 +272,9 @@ impl Sender {
         if self.reaction.is_none() {
             self.reaction = reaction.filter(|_| own.is_answer).into();
         }
+        if let Some(syn) = &mut self.syn {
+            syn.ecn_agreed = own.ecn && peer.ecn;
+        }
         if let (Some(own), Some(peer)) = (own.offer, peer.offer) {
             self.sack_agreed = own.sack_permitted && peer.sack_permitted;
             self.size.agree(own.mss, peer.mss, own.timestamps && peer.timestamps);

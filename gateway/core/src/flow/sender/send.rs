@@ -135,6 +135,11 @@ impl Sender {
         Extent { start, data, data_end, end }
     }
 
+    /// Whether it is a keep-alive, with or without its byte of garbage: everything up to its end is acknowledged.
+    fn keeps_alive(&self, segment: &Segment, extent: &Extent) -> bool {
+        segment.payload_len <= 1 && extent.end <= self.board.una() && self.acknowledged.any()
+    }
+
     #[inline]
     fn cover(&mut self, extent: &Extent, context: &mut FlowContext<'_>) -> Inserted {
         if extent.data_end == extent.data {
@@ -187,7 +192,7 @@ impl Sender {
         let timestamps = segment.options.timestamps;
         let stamp = Stamp::of(segment);
         let zero_window_probe = self.peer_is_closed() && segment.payload_len > 0;
-        let keep_alive = segment.payload_len <= 1 && extent.end <= self.board.una() && self.acknowledged.any();
+        let keep_alive = self.keeps_alive(segment, extent);
         let is_new = extent.start >= self.board.nxt();
         let since_ack = self.last_ack.get().map(|last| at.since(last));
         let pipe_before = self.pipe_without_losses();
@@ -206,7 +211,10 @@ impl Sender {
         if merged {
             context.counters.ignore(Ignored::Inexact);
         }
-        self.last_active = MaybeTime::some(context.now);
+        // What keeps a connection alive ends no silence.
+        if !(keep_alive && segment.payload_len > 0) {
+            self.last_active = MaybeTime::some(context.now);
+        }
         if zero_window_probe {
             self.board.forbid_timing(extent.start, extent.end);
         }
@@ -246,14 +254,15 @@ impl Sender {
         if self.size.sent(segment.payload_len, pushed, fills_peer) || has_window_option {
             self.report_segment_size(at);
         }
-        if segment.ecn != Ecn::NotEct {
+        let ecn_agreed = self.syn.is_some_and(|syn| syn.ecn_agreed);
+        if ecn_agreed && segment.ecn != Ecn::NotEct {
             self.recovery.note_ecn_capable();
         }
         let new_bytes = u32::try_from(inserted.new_bytes).unwrap_or(u32::MAX);
         if new_bytes > 0 {
             let nxt = self.board.nxt();
             let start = nxt.saturating_sub(inserted.new_bytes);
-            self.recovery.sent(at, (start, nxt), segment.flags.has(Flags::CWR));
+            self.recovery.sent(at, (start, nxt), ecn_agreed && segment.flags.has(Flags::CWR));
         }
         let (pipe, flight) = self.pipe_and_flight();
         let mut sent = Sent {
