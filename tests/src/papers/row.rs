@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use super::ns::{Figures, Output};
-use crate::benefit::statistics::Mean;
+use crate::campaign::statistics::Mean;
 
 /// One experiment.
 pub struct Row {

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::benefit::statistics::Mean;
+use crate::campaign::statistics::Mean;
 use crate::papers::ns::{Figures, Output, number};
 use crate::papers::row::{Judged, Outcomes, Row, Setting, Way, percent};
 

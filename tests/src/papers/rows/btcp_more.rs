@@ -1,6 +1,6 @@
 //! B-TCP on further paths, beside NewReno, and by other readings of its text (Gonçalves, 5.3 to 5.6).
 
-use crate::benefit::statistics::Mean;
+use crate::campaign::statistics::Mean;
 use crate::papers::row::{Judged, Outcomes, Row, Setting, Way, percent};
 
 use super::btcp_mice::{KINDS, SCRIPT, figure, is_below, mice, read, reno};

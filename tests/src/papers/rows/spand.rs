@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use anyhow::{Result, ensure};
 
-use crate::benefit::statistics::Mean;
+use crate::campaign::statistics::Mean;
 use crate::papers::ns::{Figures, Output, number};
 use crate::papers::row::{Judged, Outcomes, Row, Setting, Standing, Way, percent};
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::benefit::statistics::Mean;
+use crate::campaign::statistics::Mean;
 use crate::papers::ns::{Figures, Output, number};
 use crate::papers::row::{Judged, Outcomes, Row, Setting, Way, seeds};
 

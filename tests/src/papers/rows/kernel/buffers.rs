@@ -12,7 +12,7 @@ use super::side_by_side;
 use crate::accuracy::result::Health;
 use crate::advised::ask;
 use crate::benefit::stage::prefix;
-use crate::benefit::statistics::quantile;
+use crate::campaign::statistics::quantile;
 use crate::lab::path::{PathConfig, Queue};
 use crate::lab::tap::Tap;
 use crate::lab::topology::{MIRROR_DEVICE, NetworkPlan, SERVER_V4, Topology};

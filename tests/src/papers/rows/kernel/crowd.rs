@@ -7,7 +7,7 @@ use spand_proto::estimate::RuleKind;
 use spand_proto::start::Shape;
 use spand_proto::units::BytesPerSecond;
 
-use crate::benefit::statistics::Mean;
+use crate::campaign::statistics::Mean;
 use crate::lab::path::{PathConfig, Queue};
 use crate::papers::crowd::{self, Advice, Arm, Crowd, Host, Lives};
 use crate::papers::ns::Figures;
