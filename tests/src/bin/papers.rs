@@ -57,7 +57,7 @@ fn main() -> ExitCode {
 
 fn work() -> Result<ExitCode> {
     let arguments: Arguments = arguments();
-    let rows = rows::all();
+    let rows = rows::all()?;
     if let Some(unknown) = arguments.only.iter().find(|id| !rows.iter().any(|row| row.id == **id)) {
         let ids: Vec<&str> = rows.iter().map(|row| row.id.as_ref()).collect();
         eprintln!("there is no row {unknown}; rows: {}", ids.join(", "));

@@ -60,9 +60,9 @@ impl Results {
 
     /// The result of a run that ran as it is planned now; the newer of two.
     pub fn read(&self, planned: &Planned<'_>) -> Option<RunResult> {
-        let (row, setting, seed) = (planned.row.id, &planned.setting.name, planned.seed);
+        let (row, setting, seed) = (&planned.row.id, &planned.setting.name, planned.seed);
         let file = || kept::read(&self.file(row, setting, seed));
-        let kept = || self.kept.get(&(row.to_owned(), setting.clone(), seed)).cloned();
+        let kept = || self.kept.get(&(row.clone(), setting.clone(), seed)).cloned();
         let (command, checksum) = (planned.command(), planned.checksum().ok());
         let is_current = |result: &RunResult| result.command == command && Some(result.checksum) == checksum;
         file().filter(is_current).or_else(|| kept().filter(is_current))
@@ -93,7 +93,7 @@ impl Results {
 
     /// Time of a run, in seconds; zero where it is unknown.
     fn seconds(&self, planned: &Planned<'_>) -> f64 {
-        let file = self.file(planned.row.id, &planned.setting.name, planned.seed).with_extension("seconds");
+        let file = self.file(&planned.row.id, &planned.setting.name, planned.seed).with_extension("seconds");
         fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
     }
 
@@ -119,11 +119,11 @@ mod tests {
     fn a_newer_result_counts_and_one_of_another_command_does_not() {
         let folder = tempfile::tempdir().unwrap();
         let (out, kept) = (folder.path().join("out"), folder.path().join("kept.jsonl"));
-        let rows = super::super::rows::all();
+        let rows = super::super::rows::all().unwrap();
         let row = rows.iter().find(|row| row.id == "T4").unwrap();
         let runs = super::super::plan::of_row(row, false);
         let result = |planned: &Planned<'_>, value: f64| RunResult {
-            row: planned.row.id.to_owned(),
+            row: planned.row.id.clone(),
             setting: planned.setting.name.clone(),
             seed: planned.seed,
             command: planned.command(),
