@@ -385,7 +385,10 @@ fn limits(results: &[&CellResult]) -> String {
             let cells = counts.map(|count| count.to_string()).join(" | ");
             format!("{row} | {cells} | {}", share(right, counts.iter().sum()))
         });
-        text += &format!("\n{}", table(&format!("{heading}: kernel | {} | recall", columns.join(" | ")), rows));
+        page::add(
+            &mut text,
+            &format!("\n{}", table(&format!("{heading}: kernel | {} | recall", columns.join(" | ")), rows)),
+        );
     }
     text
 }

@@ -63,7 +63,7 @@ fn work() -> Result<ExitCode> {
         eprintln!("there is no row {unknown}; rows: {}", ids.join(", "));
         return Ok(ExitCode::from(USAGE));
     }
-    let is_named = |row: &Row| arguments.only.iter().any(|id| row.id == *id);
+    let is_named = |row: &Row| arguments.only.contains(&row.id);
     if !arguments.campaign.report && rows.iter().any(|row| is_named(row) && row.way.is_kernel() != arguments.kernel) {
         eprintln!("rows K1 to K8 run with --kernel, the others without it: name them apart");
         return Ok(ExitCode::from(USAGE));

@@ -53,7 +53,9 @@ fn work() -> Result<()> {
     }
     println!("seed {}, {} scenarios, recordings in {}", arguments.seed, all.len(), out.display());
     if arguments.campaign.plan {
-        all.iter().for_each(|scenario| println!("{}: {}", scenario.name, scenario.words()));
+        for scenario in &all {
+            println!("{}: {}", scenario.name, scenario.words());
+        }
         return Ok(());
     }
     if !arguments.campaign.report {

@@ -179,8 +179,6 @@ pub fn process(arguments: &[OsString], longest: Duration, heard: bool) -> Result
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use anyhow::bail;
-
     use super::*;
 
     fn job(name: &str, seconds: f64, weight: u64, tries: u32) -> Job<()> {
@@ -195,10 +193,11 @@ mod tests {
         let jobs = vec![job("tried", 0.0, 1, 1), job("sound", 0.0, 1, 0), job("never", 0.0, 1, 0)];
         let outcome = run(jobs, &Limits { lanes: 1, ..LIMITS }, |job| {
             order.lock().push(job.name.clone());
-            if job.name == "never" {
-                return Err(TooBusy::new("it", Duration::from_secs(1)).into());
+            match job.name.as_str() {
+                "never" => Err(TooBusy::new("it", Duration::from_secs(1)).into()),
+                "tried" => Err(anyhow!("off")),
+                _ => Ok(String::new()),
             }
-            if job.name == "tried" { bail!("off") } else { Ok(String::new()) }
         });
         assert_eq!(outcome.unwrap(), Outcome { left: 0, failed: 2, too_busy: 1 });
         assert_eq!(order.into_inner(), ["sound", "never", "tried", "never"]);

@@ -27,6 +27,11 @@ pub fn sorted(columns: &str, mut rows: Vec<(f64, String)>) -> String {
     table(columns, rows.into_iter().map(|(_, row)| row))
 }
 
+/// Adds to a text.
+pub fn add(text: &mut String, more: &str) {
+    text.push_str(more);
+}
+
 /// Writes a page, and the folder that it lies in.
 pub fn write(page: &Path, text: &str) -> Result<()> {
     if let Some(folder) = page.parent() {

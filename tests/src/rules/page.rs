@@ -45,15 +45,18 @@ pub fn write(page: &Path, header: &str, all: &[Series]) -> Result<()> {
     for &question in Question::VARIANTS {
         text += &of_question(question, &judged);
     }
-    text += &format!(
-        "\n## The recordings, and every figure of the default\n\n{}",
-        table(
-            "recording | what | samples | packets | late by 1 ms | figures",
-            default.iter().map(|one| recording(one))
-        )
+    page::add(
+        &mut text,
+        &format!(
+            "\n## The recordings, and every figure of the default\n\n{}",
+            table(
+                "recording | what | samples | packets | late by 1 ms | figures",
+                default.iter().map(|one| recording(one))
+            )
+        ),
     );
     let rules = variants::ALL.iter().map(|variant| format!("{} | {}", variant.name, variant.what));
-    text += &format!("\n## The rules\n\n{}", table("name | what", rules));
+    page::add(&mut text, &format!("\n## The rules\n\n{}", table("name | what", rules)));
     page::write(page, &text)
 }
 

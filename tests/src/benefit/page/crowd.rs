@@ -8,7 +8,7 @@ use super::starts::Finding;
 use super::tables::{size, with_interval};
 use crate::benefit::result::{Measured, RunResult};
 use crate::benefit::scenario::{MIX, beside};
-use crate::campaign::page::{percent, table};
+use crate::campaign::page::{self, percent, table};
 use crate::campaign::statistics::Mean;
 
 /// What is compared of a crowd's transfers.
@@ -135,10 +135,13 @@ fn wholes(text: &mut String, results: &[&RunResult], case: &str, arms: &BTreeSet
         findings.push(Finding::new(format!("crowd, {case}: sent again"), found, target, again - most));
     }
     let columns = kinds().map(Of::words).collect::<Vec<_>>().join(" | ");
-    *text += &format!(
-        "\nChange against `{plain}` (mean of parts of the time with its 95 % interval), and its own mean in ms (time over bound: relative \
+    page::add(
+        text,
+        &format!(
+            "\nChange against `{plain}` (mean of parts of the time with its 95 % interval), and its own mean in ms (time over bound: relative \
          to the bound, all sizes together):\n\n{}",
-        table(&format!("all senders | {columns} | sent again"), rows)
+            table(&format!("all senders | {columns} | sent again"), rows)
+        ),
     );
     findings
 }
@@ -164,10 +167,13 @@ fn halves(text: &mut String, results: &[&RunResult], case: &str, other: &str) ->
     }
     let columns =
         format!("size | all {other} (ms) | half {other} | change | advised beside them | change against these");
-    *text += &format!(
-        "\nHalf of the clients are served on advice, the other half by `{other}` without (changes are means of parts of the time with \
+    page::add(
+        text,
+        &format!(
+            "\nHalf of the clients are served on advice, the other half by `{other}` without (changes are means of parts of the time with \
          their 95 % interval):\n\n{}",
-        table(&columns, rows)
+            table(&columns, rows)
+        ),
     );
     findings
 }

@@ -6,7 +6,7 @@ use super::cells::{Case, cases};
 use super::starts::Finding;
 use super::tables::{name, others};
 use crate::benefit::result::{Measured, RunResult};
-use crate::campaign::page::{percent, table};
+use crate::campaign::page::{self, percent, table};
 use crate::campaign::statistics::{Median, quantile};
 
 /// How much longer no size may take, by the lower end of the interval.
@@ -68,9 +68,12 @@ pub(super) fn write(text: &mut String, results: &[&RunResult]) -> Vec<Finding> {
             let beyond = least - WORSE_MOST;
             findings.push(Finding { what: format!("{} against {other}", name(&case)), found, target, beyond });
         }
-        *text += &format!(
-            "\nAgainst `{other}` (medians in ms; change: median over pairs with its 95 % interval by bootstrap):\n\n{}",
-            table(&format!("path, size | {other} | product | change | pairs | sent again"), rows)
+        page::add(
+            text,
+            &format!(
+                "\nAgainst `{other}` (medians in ms; change: median over pairs with its 95 % interval by bootstrap):\n\n{}",
+                table(&format!("path, size | {other} | product | change | pairs | sent again"), rows)
+            ),
         );
     }
     findings

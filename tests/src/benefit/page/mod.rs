@@ -110,7 +110,7 @@ fn verdicts(text: &mut String, mut findings: Vec<(Kind, Finding)>) {
         (*beyond, format!("{what} | {} | {found} | {target}", words(*kind)))
     };
     let missed = page::sorted("figure | section | found | target", findings.iter().map(row).collect());
-    *text += &format!("\n## Short of its target: {} of {of} figures\n\n{missed}", findings.len());
+    page::add(text, &format!("\n## Short of its target: {} of {of} figures\n\n{missed}", findings.len()));
 }
 
 fn faults(results: &[RunResult]) -> String {

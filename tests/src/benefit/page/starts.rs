@@ -88,9 +88,12 @@ fn table(text: &mut String, what: &str, compared: &[Compared]) -> Vec<Finding> {
         let (change_text, (is, was)) = (with_interval(*change), one.again);
         format!("{} | {change_text} | {} | {was:.2} → {is:.2}", name(&one.case), change.count)
     };
-    *text += &format!(
-        "\n### {what}\n\nChange of the completion time, worst rows first, with its 95 % interval over seeds.\n\n{}",
-        page::table("path, size | change | seeds | repeats a transfer", rows.iter().map(row))
+    page::add(
+        text,
+        &format!(
+            "\n### {what}\n\nChange of the completion time, worst rows first, with its 95 % interval over seeds.\n\n{}",
+            page::table("path, size | change | seeds | repeats a transfer", rows.iter().map(row))
+        ),
     );
     let sum = |of: fn(&Compared) -> f64| rows.iter().map(|(one, _)| of(one)).sum::<f64>();
     let (is, was) = (sum(|one| one.again.0), sum(|one| one.again.1));

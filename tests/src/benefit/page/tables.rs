@@ -6,7 +6,7 @@ use super::starts::Finding;
 use crate::benefit::flight::Flights;
 use crate::benefit::result::RunResult;
 use crate::benefit::scenario::{Arm, Question, beside};
-use crate::campaign::page::{list, percent, sorted, table};
+use crate::campaign::page::{self, list, percent, sorted, table};
 use crate::campaign::statistics::Mean;
 
 /// Times that differ by less say nothing: the lab delivers a packet in a hundred later than that.
@@ -83,10 +83,13 @@ pub(super) fn against(text: &mut String, all: &[&RunResult], question: Question)
             "path, size | wire's bound | {other} | median | p95 | product | median | p95 | change | target | repeats a transfer | first \
              flight | transfers"
         );
-        *text += &format!(
-            "\nAgainst `{other}` (times in ms, mean of seeds with its 95 % interval; median and p95 over all transfers; targets with \
+        page::add(
+            text,
+            &format!(
+                "\nAgainst `{other}` (times in ms, mean of seeds with its 95 % interval; median and p95 over all transfers; targets with \
              their tolerance):\n\n{}",
-            sorted(&columns, rows)
+                sorted(&columns, rows)
+            ),
         );
     }
     findings
@@ -149,13 +152,16 @@ pub(super) fn fairness(text: &mut String, results: &[&RunResult], other: &str) -
         }
         let columns =
             format!("senders, size | all {other} | half {other} | change | {place} beside them | repeats a transfer");
-        *text += &format!(
-            "\nEvery second sender is `{other}` without advice beside `{place}`; the same senders where all are `{other}` (times in \
+        page::add(
+            text,
+            &format!(
+                "\nEvery second sender is `{other}` without advice beside `{place}`; the same senders where all are `{other}` (times in \
              ms):\n\n{}",
-            sorted(&columns, rows)
+                sorted(&columns, rows)
+            ),
         );
         let Some(mean) = Mean::of(&changes) else { continue };
-        *text += &format!("\nAverage over the counts: {}.\n", percent(mean.value));
+        page::add(text, &format!("\nAverage over the counts: {}.\n", percent(mean.value)));
         if place == "product" {
             let what = format!("fairness beside {other}, average over the counts of senders");
             findings.push(Finding::new(what, percent(mean.value), "within 5 %", mean.value.abs() - 0.05));
@@ -194,14 +200,17 @@ pub(super) fn flights(text: &mut String, results: &[&RunResult], which: &str) ->
         ),
         format!("no burst over 2 after the tenth | {} of {} | {}", sum.smooth, sum.paced, part(sum.smooth, sum.paced)),
     ];
-    *text += &format!(
-        "\nConnections opened from the {which}: {} seen, of {} of them the agent's word changed meanwhile (they count for nothing \
+    page::add(
+        text,
+        &format!(
+            "\nConnections opened from the {which}: {} seen, of {} of them the agent's word changed meanwhile (they count for nothing \
          else).\n\n{}\nPlanned windows (times): {}. Segments more or fewer than planned (times): {}.{waited}\n",
-        sum.connections,
-        sum.moved,
-        table("what | connections | part", rows),
-        list(sum.windows.iter().map(|(window, times)| format!("{window} ({times})"))),
-        list(sum.off.iter().map(|(off, times)| format!("{off:+} ({times})")))
+            sum.connections,
+            sum.moved,
+            table("what | connections | part", rows),
+            list(sum.windows.iter().map(|(window, times)| format!("{window} ({times})"))),
+            list(sum.off.iter().map(|(off, times)| format!("{off:+} ({times})")))
+        ),
     );
     let what = format!("first flights as planned, opened from the {which}, of {judged}");
     let found = f64::from(sum.right) / f64::from(judged);

@@ -128,11 +128,14 @@ pub(super) fn write(text: &mut String, results: &[&RunResult]) -> Option<Plot> {
         }
     }
     if !rows.is_empty() {
-        *text += &format!(
-            "\nThe product against each fixed window, worst rows first (time of the product over the window's, with its 95 % interval; \
+        page::add(
+            text,
+            &format!(
+                "\nThe product against each fixed window, worst rows first (time of the product over the window's, with its 95 % interval; \
              below 1 the product is faster; retransmitted segments a transfer, the window's → the product's; time over the bound of \
              path and receiver's window):\n\n{}",
-            page::sorted("path, size | window | ratio | retransmissions | time over bound", rows)
+                page::sorted("path, size | window | ratio | retransmissions | time over bound", rows)
+            ),
         );
     }
     over_bound(&arms)
@@ -199,10 +202,13 @@ fn means(text: &mut String, arms: &[(String, Vec<Cell>)]) {
     }
     if !rows.is_empty() {
         let sizes = SIZES.map(|(name, _)| name).join(" | ");
-        *text += &format!(
-            "\nThe product's time over each arm's, one flow at a time: geometric means over all paths and sizes, each with its 95 % \
+        page::add(
+            text,
+            &format!(
+                "\nThe product's time over each arm's, one flow at a time: geometric means over all paths and sizes, each with its 95 % \
              interval; below 1 the product is faster. Retransmitted segments a transfer are means over the same cases.\n\n{}\n",
-            page::table(&format!("against | cases | all | {sizes} | best | worst | retransmissions"), rows)
+                page::table(&format!("against | cases | all | {sizes} | best | worst | retransmissions"), rows)
+            ),
         );
     }
     let mut rows = Vec::new();
@@ -215,7 +221,7 @@ fn means(text: &mut String, arms: &[(String, Vec<Cell>)]) {
     }
     if !rows.is_empty() {
         let table = page::table("scenario | against | ratio | retransmissions", rows);
-        *text += &format!("\nThe same where many send at once:\n\n{table}\n");
+        page::add(text, &format!("\nThe same where many send at once:\n\n{table}\n"));
     }
 }
 

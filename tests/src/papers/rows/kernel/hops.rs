@@ -101,7 +101,6 @@ fn scenario(udp_kbit: u64) -> Scenario {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::papers::row::Verdict;
 
     #[test]
     fn every_kind_has_every_number_of_senders_on_five_bottlenecks() {

@@ -2,11 +2,10 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use spand_proto::growth::Growth;
@@ -18,6 +17,7 @@ use crate::benefit::scenario::Arm as Sender;
 use crate::benefit::stage::{configure, prefix};
 use crate::benefit::timeline::{self, Timeline, Timelines};
 use crate::campaign::statistics::quantile;
+use crate::campaign::together;
 use crate::lab::host::{Host, Mirrored};
 use crate::lab::tap::Tap;
 use crate::lab::topology::{NetworkPlan, SERVER_DEVICE};
@@ -181,38 +181,23 @@ type Asked = Vec<(Kind, Mouse, FlowId)>;
 /// Every kind sends the same mice at the same times.
 fn transfers(stage: &Stage, senders: &[Host], mice: &[Mouse]) -> Result<Asked> {
     let begin = Instant::now() + Duration::from_secs(1);
-    let asked = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        let kinds = KINDS.into_iter().zip(senders).zip(&stage.lab.networks);
-        let all: Vec<_> = kinds
-            .map(|((kind, sender), network)| {
-                let asked = &asked;
-                let target = SocketAddr::new(sender.address, stage.lab.port);
-                scope.spawn(move || {
-                    thread::scope(|scope| {
-                        let mut under_way = Vec::new();
-                        for (mouse, from) in mice.iter().zip(network.addresses.iter().cycle()) {
-                            thread::sleep((begin + mouse.begins).saturating_duration_since(Instant::now()));
-                            under_way.push(scope.spawn(move || {
-                                let mut client = network.namespace.enter(|| Client::connect(*from, target))?;
-                                let got = client.ask(&Plan::transfer(Plan::AS_THE_HOST, mouse.bytes))?;
-                                let flow = FlowId { local: target, remote: got.local };
-                                asked.lock().unwrap_or_else(PoisonError::into_inner).push((kind, *mouse, flow));
-                                anyhow::Ok(())
-                            }));
-                        }
-                        joined(under_way)
-                    })
-                })
-            })
-            .collect();
-        joined(all)
-    })?;
-    Ok(asked.into_inner().unwrap_or_else(PoisonError::into_inner))
-}
-
-fn joined(threads: Vec<thread::ScopedJoinHandle<'_, Result<()>>>) -> Result<()> {
-    threads.into_iter().try_for_each(|one| one.join().map_err(|_| anyhow!("a client panicked"))?)
+    let kinds = KINDS.into_iter().zip(senders).zip(&stage.lab.networks).map(|((kind, sender), network)| {
+        let target = SocketAddr::new(sender.address, stage.lab.port);
+        move || {
+            // A thread for each mouse from its time on: all of them at once would be thousands.
+            let due = mice.iter().zip(network.addresses.iter().cycle()).map(|(mouse, from)| {
+                let work = move || {
+                    let mut client = network.namespace.enter(|| Client::connect(*from, target))?;
+                    let got = client.ask(&Plan::transfer(Plan::AS_THE_HOST, mouse.bytes))?;
+                    Ok((kind, *mouse, FlowId { local: target, remote: got.local }))
+                };
+                thread::sleep((begin + mouse.begins).saturating_duration_since(Instant::now()));
+                work
+            });
+            together::all(due)
+        }
+    });
+    together::all(kinds).map(|asked| asked.concat())
 }
 
 fn figures(asked: &Asked, timelines: &Timelines) -> Result<Figures> {
