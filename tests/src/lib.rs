@@ -6,6 +6,7 @@ pub mod advised;
 pub mod applications;
 pub mod attacks;
 pub mod benefit;
+pub mod campaign;
 pub mod cases;
 pub mod cluster;
 pub mod dashboard;

@@ -27,7 +27,7 @@ fn comes_to(id: &str, verdict: Verdict) -> Result<()> {
         ensure!(is_same_run, "{}: {:?}, kept: {kept:?}", planned.name(), result.figures);
         outcomes.0.entry(result.setting).or_default().insert(result.seed, result.figures);
     }
-    let judged = (row.judge)(&outcomes);
+    let judged = row.judge(&outcomes)?;
     ensure!(judged.verdict() == verdict, "{:#?}", judged.0);
     Ok(())
 }
@@ -38,7 +38,7 @@ fn is_same(kept: f64, found: f64) -> bool {
 }
 
 fn row(id: &str) -> Row {
-    rows::all().into_iter().find(|row| row.id == id).expect("a row")
+    rows::all().expect("rows").into_iter().find(|row| row.id == id).expect("a row")
 }
 
 #[test]
@@ -139,8 +139,8 @@ fn the_plots_are_those_of_the_kept_results() -> Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results");
     let nowhere = folder.join("none");
     let results = Results::open(&nowhere, &folder.join("papers.jsonl"))?;
-    for (name, svg) in plots::all(&results, &rows::all())? {
-        let kept = std::fs::read_to_string(folder.join(name)).with_context(|| format!("docs/results/{name}"))?;
+    for (name, svg) in plots::all(&results, &rows::all()?)? {
+        let kept = std::fs::read_to_string(folder.join(&name)).with_context(|| format!("docs/results/{name}"))?;
         ensure!(kept == svg, "docs/results/{name} shows other results: make papers ARGS=\"--report --keep\"");
     }
     Ok(())

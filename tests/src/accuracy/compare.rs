@@ -16,7 +16,7 @@ use spand_proto::network::Network;
 use super::cell::Recording;
 use super::engine::{Moment, Seen, View, flavours, replay};
 use super::factors::Cell;
-use super::result::{CellResult, Compared, Found, NetworkResult, Worst};
+use super::result::{CellResult, Found, NetworkResult, Worst};
 use super::truth::{FlowTruth, Held, Kind, flows};
 use crate::lab::truth::rules::{KernelSample, Reason};
 use crate::lab::truth::{CongestionState, FlowId, Row, Source, rules};
@@ -59,9 +59,9 @@ pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<Cel
     // The rules need the rows before the view, too: a loss there keeps the end of a transfer from being a sample.
     let mut kernel = rules::samples(&recording.rows);
     kernel.retain(|sample| sample.time_ns >= since_ns);
-    let same_instants = windows(&mut result, cell, &truth, &kernel, &seen, begin_ns);
-    events(&mut result, &truth, &seen, begin_ns);
-    flavours(&mut result, &truth, &moments, &seen, begin_ns);
+    let same_instants = windows(&mut result, cell, &truth, &kernel, &seen);
+    events(&mut result, &truth, &seen);
+    flavours(&mut result, &truth, &moments, &seen);
     for (flow, truth) in &truth {
         of_flow(&mut result, truth, seen.reports.get(flow));
     }
@@ -150,28 +150,6 @@ fn at_moment(
             if quiet && !last_byte {
                 result.errors(&format!("{periodic}_open")).add(window, cwnd);
             }
-            let state = row.ca_state.map_or("?", CongestionState::name);
-            result.errors(&format!("in_{state}")).add(window, cwnd);
-            if let Some(held) = flow.held(at_ns) {
-                result.errors(&format!("held_by_{}", held.name())).add(window, cwnd);
-            }
-            result.rows.push(Compared {
-                cell: cell.number,
-                kind: kind.to_owned(),
-                remote: moment.flow.remote.to_string(),
-                at_s: moment.time_ns.saturating_sub(begin_ns) as f64 / 1e9,
-                kernel: cwnd,
-                engine: window,
-                state: state.to_owned(),
-                ssthresh: row.ssthresh,
-                in_flight: row.in_flight(),
-                held: flow.held(at_ns).map_or("", Held::name).to_owned(),
-                limiter: view.map_or("", |view| view.limiter.name()).to_owned(),
-                flavour: view.map_or("", |view| view.flavour.name()).to_owned(),
-                own_flavour: view.map_or("", |view| view.own_flavour.name()).to_owned(),
-                srtt_us: row.srtt_us,
-                engine_srtt_us: view.and_then(|view| view.srtt_us),
-            });
             result.note(Worst {
                 kind: kind.to_owned(),
                 remote: moment.flow.remote.to_string(),
@@ -226,7 +204,6 @@ fn windows(
     truth: &BTreeMap<FlowId, FlowTruth>,
     kernel: &[KernelSample],
     seen: &Seen,
-    begin_ns: u64,
 ) -> Vec<f64> {
     let mut same_instants = Vec::new();
     for (flow, report) in &seen.reports {
@@ -245,15 +222,6 @@ fn windows(
             // BBR's window is no share: its samples are held against the share below.
             if !cell.is("cc", "bbr") {
                 let segments = engine.window.bytes() / f64::from(sample.mss.max(1));
-                result.rows.push(Compared {
-                    cell: cell.number,
-                    kind: format!("sample_{}", engine.reason.name()),
-                    remote: flow.remote.to_string(),
-                    at_s: sample.time_ns.saturating_sub(begin_ns) as f64 / 1e9,
-                    kernel: sample.segments,
-                    engine: segments,
-                    ..Compared::default()
-                });
                 result.errors(&format!("sample_{}", engine.reason.name())).add(segments, sample.segments);
             }
         }
@@ -270,15 +238,6 @@ fn windows(
             if let Some(share) = share.filter(|_| !sample.reason.is_lower_bound()) {
                 let segments = sample.window.segments_f64(sample.mss);
                 result.errors("share_bbr").add(segments, share);
-                result.rows.push(Compared {
-                    cell: cell.number,
-                    kind: "share_bbr".to_owned(),
-                    remote: flow.remote.to_string(),
-                    at_s: sample.at.0.saturating_sub(begin_ns) as f64 / 1e9,
-                    kernel: share,
-                    engine: segments,
-                    ..Compared::default()
-                });
             }
         }
     }
@@ -351,7 +310,6 @@ fn network(recording: &Recording, kernel: &[KernelSample], seen: &Seen, same_ins
         why_not: view.and_then(|view| view.why_not).map(|why| NoEstimate::name(why).to_owned()),
         samples: view.map_or(0, |view| view.samples),
         same_instants: mean(same_instants),
-        perfect: rules::mean_window(kernel),
         kernel_samples: (losses.len() + of(Reason::End).len()) as u64,
         kernel_connections: connections.len() as u64,
         losses: mean(&losses),
@@ -414,16 +372,8 @@ const EVENT_APART_ROUNDS: f64 = 0.6;
 
 /// Joins the congestion events by flow and time. The engine counts marks as loss events: it finds a reduction with any event
 /// that is no timeout.
-pub(super) fn events(result: &mut CellResult, truth: &BTreeMap<FlowId, FlowTruth>, seen: &Seen, begin_ns: u64) {
-    let number = result.cell.as_ref().map_or(0, |cell| cell.number);
+pub(super) fn events(result: &mut CellResult, truth: &BTreeMap<FlowId, FlowTruth>, seen: &Seen) {
     for (flow, truth) in truth {
-        let row = |kind: String, at_ns: u64| Compared {
-            cell: number,
-            kind,
-            remote: flow.remote.to_string(),
-            at_s: at_ns.saturating_sub(begin_ns) as f64 / 1e9,
-            ..Compared::default()
-        };
         let mut open: Vec<(u64, Kind)> =
             seen.events.iter().filter(|(_, of, _)| of == flow).map(|(at_ns, _, kind)| (*at_ns, *kind)).collect();
         for (at_ns, kind) in truth.events() {
@@ -443,14 +393,11 @@ pub(super) fn events(result: &mut CellResult, truth: &BTreeMap<FlowId, FlowTruth
             if let Some((_, index)) = partner {
                 found.joined += 1;
                 open.swap_remove(index);
-            } else {
-                result.rows.push(row(format!("missed {}", kind.name()), at_ns));
             }
         }
-        for (at_ns, kind) in open {
+        for (_, kind) in open {
             let name = if kind == Kind::Timeout { "false timeout" } else { "false recovery or reduction" };
             result.events.entry(name.to_owned()).or_default().seen += 1;
-            result.rows.push(row(name.to_owned(), at_ns));
         }
     }
 }

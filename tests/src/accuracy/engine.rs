@@ -22,8 +22,7 @@ use spand_core::wire::{Decoder, Frame};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Timestamp, Window};
 
-use super::result::{CellResult, Compared};
-use super::telling::Silent;
+use super::result::CellResult;
 use super::truth::{FlowTruth, Kind};
 use crate::lab::topology::{SERVER_V4, SERVER_V6};
 use crate::lab::truth::FlowId;
@@ -48,8 +47,6 @@ pub struct View {
     pub flavour: Flavour,
     /// The same, by its own packets alone.
     pub own_flavour: Flavour,
-    /// How far its own packets lean: towards Reno rather than CUBIC, and towards BBR.
-    pub scales: (f64, f64),
     /// Its smoothed round trip in microseconds.
     pub srtt_us: Option<u64>,
 }
@@ -136,7 +133,6 @@ impl Replay {
                 flavour: replica.flavour(),
                 srtt_us: replica.srtt().map(|srtt| srtt.0),
                 own_flavour: replica.leaning().own(),
-                scales: replica.leaning().scales(),
             }));
         }
     }
@@ -186,13 +182,7 @@ const TELLING_EVENTS: usize = 3;
 const TELLING_NS: u64 = 5_000_000_000;
 
 /// The engine's word at each flow's last moment, where the flow was long enough to tell.
-pub(super) fn flavours(
-    result: &mut CellResult,
-    truth: &BTreeMap<FlowId, FlowTruth>,
-    moments: &[Moment],
-    seen: &Seen,
-    begin_ns: u64,
-) {
+pub(super) fn flavours(result: &mut CellResult, truth: &BTreeMap<FlowId, FlowTruth>, moments: &[Moment], seen: &Seen) {
     let mut last: BTreeMap<FlowId, View> = BTreeMap::new();
     for (moment, view) in moments.iter().zip(&seen.views) {
         if let Some(view) = view {
@@ -208,24 +198,8 @@ pub(super) fn flavours(
             };
             count(&mut result.flavours, view.flavour);
             count(&mut result.own_flavours, view.own_flavour);
-            let silent = truth.silent();
-            result.rows.push(Compared {
-                cell: result.cell.as_ref().map_or(0, |cell| cell.number),
-                kind: "control: leaning to reno, to bbr".to_owned(),
-                remote: flow.remote.to_string(),
-                at_s: last_ns.saturating_sub(begin_ns) as f64 / 1e9,
-                kernel: view.scales.0,
-                engine: view.scales.1,
-                state: silent.map_or("telling", Silent::name).to_owned(),
-                flavour: view.flavour.name().to_owned(),
-                own_flavour: view.own_flavour.name().to_owned(),
-                ..Compared::default()
-            });
-            match silent {
-                None => count(&mut result.telling_flavours, view.flavour),
-                Some(why) => {
-                    count(result.silent_flavours.entry(why.name().to_owned()).or_default(), view.flavour);
-                }
+            if truth.is_telling() {
+                count(&mut result.telling_flavours, view.flavour);
             }
         }
     }

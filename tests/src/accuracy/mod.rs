@@ -2,8 +2,8 @@
 //! the kernel's own account beside the gateway's.
 //!
 //! [`factors`] says what cells differ in and [`plan`] which cells there are; [`cell`] runs one; [`engine`] replays what the
-//! tap recorded and [`compare`] holds it against the truth (congestion events: `events`; congestion controls: `names`, and which can be distinguished: [`telling`]); [`result`] is what is kept of it and [`report`] makes tables and
-//! plots.
+//! tap recorded and [`compare`] holds it against the truth ([`telling`]: which congestion controls can be distinguished);
+//! [`result`] is what is kept of it and [`report`] makes tables and plots.
 
 pub mod cell;
 pub mod compare;

@@ -1,12 +1,14 @@
 //! What is kept of a cell.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::factors::Cell;
+use crate::campaign::kept;
 use crate::lab::path::{Counts, Emulator};
 
 /// Errors kept of one kind and cell; beyond, every second one goes, again and again.
@@ -14,7 +16,7 @@ const VALUES_MOST: usize = 2_000;
 /// Worst single errors kept.
 const WORST_MOST: usize = 12;
 /// A cell that means nothing is tried this often in all, in one call or several.
-const TRIES_MOST: u32 = 3;
+pub const TRIES_MOST: u32 = 3;
 /// A path is off when more than this part of its packets were over a millisecond late, or the mean lateness is above this.
 const LATE_PART_MOST: f64 = 0.01;
 const LATE_MEAN_MOST_US: f64 = 300.0;
@@ -190,8 +192,6 @@ pub struct NetworkResult {
     pub samples: u32,
     /// Mean of the kernel's windows at the same instants.
     pub same_instants: Option<f64>,
-    /// Mean of what a perfect observer would have sampled.
-    pub perfect: Option<f64>,
     /// Losses and ends in congestion avoidance that such an observer would have sampled.
     #[serde(default)]
     pub kernel_samples: u64,
@@ -249,9 +249,6 @@ pub struct CellResult {
     /// had more to send then.
     #[serde(default)]
     pub telling_flavours: BTreeMap<String, u64>,
-    /// The others, by what they lacked, then by the engine's word.
-    #[serde(default)]
-    pub silent_flavours: BTreeMap<String, BTreeMap<String, u64>>,
     /// Flows whose retransmissions were counted, and those counted as the kernel does.
     pub retransmissions: Found,
     /// What held senders: the kernel's word, then the engine's.
@@ -260,50 +257,17 @@ pub struct CellResult {
     pub network: NetworkResult,
     /// The worst errors.
     pub worst: Vec<Worst>,
-    /// Every single comparison, for looking into them; not kept with the result.
-    #[serde(skip)]
-    pub rows: Vec<Compared>,
-}
-
-/// The kernel's word and the engine's of one flow at one moment: a row of `accuracy --rows`.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Compared {
-    /// Number of the cell.
-    pub cell: u32,
-    /// Which error it is.
-    pub kind: String,
-    /// The receiver.
-    pub remote: String,
-    /// Seconds since the cell's first segment.
-    pub at_s: f64,
-    /// The kernel's window in segments, and the engine's.
-    pub kernel: f64,
-    /// See `kernel`.
-    pub engine: f64,
-    /// The kernel's congestion state.
-    pub state: String,
-    /// The kernel's threshold in segments, and what it has in flight.
-    pub ssthresh: Option<u32>,
-    /// See `ssthresh`.
-    pub in_flight: Option<u32>,
-    /// What held the sender, by the kernel.
-    pub held: String,
-    /// What held it, by the engine.
-    pub limiter: String,
-    /// The engine's word for the congestion control.
-    pub flavour: String,
-    /// The same by the flow's own packets alone.
-    pub own_flavour: String,
-    /// Smoothed round trip in microseconds, the kernel's and the engine's.
-    pub srtt_us: Option<u32>,
-    /// See `srtt_us`.
-    pub engine_srtt_us: Option<u64>,
 }
 
 impl CellResult {
-    /// Whether it is this cell's. A plan that changed since has other cells under the same numbers.
-    pub fn is_of(&self, cell: &Cell) -> bool {
-        self.cell.as_ref() == Some(cell)
+    /// The result of a cell, where there is one. A plan that changed since has other cells under the same numbers.
+    pub fn read(out: &Path, cell: &Cell) -> Option<Self> {
+        kept::read(&file(out, cell.number)).filter(|result: &Self| result.cell.as_ref() == Some(cell))
+    }
+
+    /// Leaves it: whole, or not at all.
+    pub fn write(&self, out: &Path) -> Result<()> {
+        kept::write(&file(out, self.cell.as_ref().map_or(0, |cell| cell.number)), self)
     }
 
     /// Whether it means nothing, and another try may.
@@ -329,6 +293,10 @@ impl CellResult {
         self.worst.sort_by(|a, b| size(b).total_cmp(&size(a)));
         self.worst.truncate(WORST_MOST);
     }
+}
+
+fn file(out: &Path, number: u32) -> PathBuf {
+    out.join(format!("cell-{number:03}.json"))
 }
 
 /// Median and 95th percentile of absolute errors; `None` where there is none.
@@ -380,11 +348,13 @@ mod tests {
         assert!(refused(0).is_tried_again() && refused(2).is_tried_again());
         assert!(!refused(3).is_tried_again() && !CellResult::default().is_tried_again());
         let result = CellResult { cell: Some(cell.clone()), ..CellResult::default() };
-        let kept: CellResult = serde_json::from_slice(&serde_json::to_vec(&result).unwrap()).unwrap();
-        assert!(kept.is_of(&cell) && !kept.is_of(&Cell { seed: 8, ..cell.clone() }));
+        let folder = tempfile::tempdir().unwrap();
+        result.write(folder.path()).unwrap();
+        let is_there = |cell: &Cell| CellResult::read(folder.path(), cell).is_some();
+        assert!(is_there(&cell) && !is_there(&Cell { seed: 8, ..cell.clone() }));
         let mut other = cell;
         other.levels.remove("disturbance");
-        assert!(!kept.is_of(&other), "a plan of other factors");
+        assert!(!is_there(&other), "a plan of other factors");
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! Transfers of mixed sizes that begin at random moments.
 
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::scenario::{Arrivals, MIX, PARTS, Scenario, Site, Work, mixed};
 use super::stage::Stage;
 use super::work::{Asked, Done, Progress, transfer};
+use crate::campaign::together;
 use crate::product::interrupt;
 
 /// A transfer that is to begin.
@@ -41,25 +42,22 @@ pub(super) fn timed(stage: &Stage, scenario: &Scenario, seed: u64, progress: &Pr
     let done = Mutex::new(Done::default());
     // Time for all threads to stand before the first transfer.
     let begin = Instant::now() + Duration::from_secs(1);
-    thread::scope(|scope| {
-        let mut workers = Vec::new();
-        for (index, site) in scenario.sites.iter().enumerate() {
-            let crowd = Crowd { stage, index, site, begin, warm, counted, done: &done, progress };
-            match arrivals {
-                // Drawn from the seed alone: all arms get the same transfers at the same moments.
-                Arrivals::Open(percent) => {
-                    let planned = open(site, percent, warm + counted, StdRng::seed_from_u64(seed ^ 0x000c_203d));
-                    workers.push(scope.spawn(move || crowd.meet(&planned)));
-                }
-                Arrivals::Closed(pause_ms) => workers.extend((0..site.clients).map(|client| {
-                    let dice = StdRng::seed_from_u64(seed ^ 0x000c_203d ^ u64::from(client) << 32);
-                    scope.spawn(move || crowd.ask_again(client, pause_ms, dice))
-                })),
-            }
-        }
-        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow!("a crowd panicked"))?)
-    })?;
-    Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
+    let crowd = |(index, site)| Crowd { stage, index, site, begin, warm, counted, done: &done, progress };
+    let crowds = scenario.sites.iter().enumerate().map(crowd);
+    match arrivals {
+        // Drawn from the seed alone: all arms get the same transfers at the same moments.
+        Arrivals::Open(percent) => together::all(crowds.map(|crowd| {
+            let planned = open(crowd.site, percent, warm + counted, StdRng::seed_from_u64(seed ^ 0x000c_203d));
+            move || crowd.meet(&planned)
+        })),
+        Arrivals::Closed(pause_ms) => together::all(crowds.flat_map(|crowd| {
+            (0..crowd.site.clients).map(move |client| {
+                let dice = StdRng::seed_from_u64(seed ^ 0x000c_203d ^ u64::from(client) << 32);
+                move || crowd.ask_again(client, pause_ms, dice)
+            })
+        })),
+    }?;
+    Ok(done.into_inner())
 }
 
 /// Arrivals of a Poisson process over `span`, clients in turns.
@@ -120,7 +118,7 @@ impl Crowd<'_> {
         let round = self.part(self.begin.elapsed());
         let flow = transfer(self.stage, self.index, self.site, client, bytes);
         self.progress.one();
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = self.done.lock();
         match flow {
             Ok(flow) => done.asked.push(Asked { site: self.index, client, round, bytes, flow, offset: 0 }),
             Err(_) => done.failed += 1,

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -14,6 +14,7 @@ use rand::seq::SliceRandom;
 use super::scenario::{Scenario, Site};
 use super::stage::Stage;
 use super::work::{Progress, in_lanes, pause, transfer};
+use crate::campaign::together;
 
 /// Transfers beyond the planned ones while a path has no estimate yet.
 const LEARN_MORE: u32 = 12;
@@ -49,7 +50,7 @@ fn learn_site(
     let mut sizes = spaced(scenario.learn_bytes, scenario.learn);
     sizes.shuffle(&mut dice);
     let waiting = Mutex::new(VecDeque::from(sizes));
-    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let next = || waiting.lock().pop_front();
     let clients: Vec<u8> = site.senders.learners(site.clients).collect();
     let work = |client: u8| {
         while let Some(bytes) = next() {
@@ -60,11 +61,8 @@ fn learn_site(
         anyhow::Ok(())
     };
     let work = &work;
-    thread::scope(|scope| {
-        let side_by_side = clients.iter().copied().take(usize::from(site.learners));
-        let workers: Vec<_> = side_by_side.map(|client| scope.spawn(move || work(client))).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow!("a client panicked"))?)
-    })?;
+    let side_by_side = clients.iter().copied().take(usize::from(site.learners));
+    together::all(side_by_side.map(|client| move || work(client)))?;
     // A path whose transfers taught nothing yet, such as one where all lost in slow start, gets a few more of the longest.
     for n in 0..LEARN_MORE {
         thread::sleep(Duration::from_millis(200));

@@ -13,6 +13,5 @@ pub mod run;
 pub mod scenario;
 mod scenarios;
 pub mod stage;
-pub mod statistics;
 pub mod timeline;
 mod work;

@@ -6,11 +6,12 @@ use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -21,8 +22,9 @@ use super::path::Way;
 use super::result::{Learning, Run};
 use super::scenario::{Arm, Question, Scenario, Senders, Site, Work};
 use super::stage::{Programs, Stage};
-use super::statistics::geometric_mean;
 use super::work::{Progress, pause};
+use crate::campaign::statistics::geometric_mean;
+use crate::campaign::{page, together};
 use crate::lab::namespace::Namespace;
 use crate::lab::path::Carrier;
 use crate::lab::traffic::{Client, Plan};
@@ -147,7 +149,7 @@ impl Server {
         let counted = Arc::clone(&lost);
         thread::spawn(move || {
             for served in lines.map_while(Result::ok).filter_map(|line| serde_json::from_str::<Served>(&line).ok()) {
-                counted.lock().unwrap_or_else(PoisonError::into_inner).insert(served.remote, served.lost_packets);
+                counted.lock().insert(served.remote, served.lost_packets);
             }
         });
         let begin = Instant::now();
@@ -273,7 +275,7 @@ impl Bench<'_> {
             // The server prints it once the client has closed.
             thread::sleep(site.path.rtt() + Duration::from_millis(50));
             let server = self.servers.get(&site.senders.to(client)).context("a server for each arm")?;
-            let lost = server.lost.lock().unwrap_or_else(PoisonError::into_inner).remove(&remote);
+            let lost = server.lost.lock().remove(&remote);
             (seconds, lost)
         } else {
             (self.ask(index, client, bytes)?, None)
@@ -294,22 +296,11 @@ impl Bench<'_> {
     /// One flow at a time on each path; paths side by side.
     fn alone(&self, rounds: u32) -> Result<Vec<Timed>> {
         let lanes = self.scenario.sites.iter().map(|site| site.lane).max().unwrap_or(0);
-        let done = Mutex::new(Vec::new());
-        thread::scope(|scope| {
-            let workers: Vec<_> = (0..=lanes)
-                .map(|lane| {
-                    scope.spawn({
-                        let done = &done;
-                        move || self.lane(lane, rounds, done)
-                    })
-                })
-                .collect();
-            workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow!("a lane panicked"))?)
-        })?;
-        Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
+        together::all((0..=lanes).map(|lane| move || self.lane(lane, rounds))).map(|timed| timed.concat())
     }
 
-    fn lane(&self, lane: u8, rounds: u32, done: &Mutex<Vec<Timed>>) -> Result<()> {
+    fn lane(&self, lane: u8, rounds: u32) -> Result<Vec<Timed>> {
+        let mut done = Vec::new();
         let mut dice = StdRng::seed_from_u64(self.seed ^ u64::from(lane) << 32);
         for round in 0..rounds {
             let mut order = Vec::new();
@@ -322,45 +313,35 @@ impl Bench<'_> {
             order.shuffle(&mut dice);
             for (index, bytes, transport) in order {
                 ensure!(!interrupt::came(), "interrupted");
-                let timed = self.one(index, 0, transport, bytes, round)?;
-                done.lock().unwrap_or_else(PoisonError::into_inner).push(timed);
-                let (site, ..) = self.place(index, 0)?;
-                pause(site);
+                done.push(self.one(index, 0, transport, bytes, round)?);
+                pause(self.place(index, 0)?.0);
             }
         }
-        Ok(())
+        Ok(done)
     }
 
     /// All clients of all paths, each at a moment of its own, one transport after the other.
     fn together(&self, rounds: u32) -> Result<Vec<Timed>> {
         let mut dice = StdRng::seed_from_u64(self.seed);
-        let done = Mutex::new(Vec::new());
+        let mut done = Vec::new();
         for round in 0..rounds {
             let most = self.scenario.sites.iter().map(|site| site.clients).max().unwrap_or(0);
             let delays: Vec<f64> = (0..most).map(|_| dice.random::<f64>() * TOGETHER_S).collect();
             for transport in ["quic", "tcp"] {
                 ensure!(!interrupt::came(), "interrupted");
-                thread::scope(|scope| {
-                    let mut workers = Vec::new();
-                    for (index, site) in (0..).zip(&self.scenario.sites) {
-                        for (client, delay) in (0..site.clients).zip(delays.iter().copied()) {
-                            let done = &done;
-                            workers.push(scope.spawn(move || {
-                                thread::sleep(Duration::from_secs_f64(delay));
-                                let timed = self.one(index, client, transport, TOGETHER_BYTES, round)?;
-                                done.lock().unwrap_or_else(PoisonError::into_inner).push(timed);
-                                anyhow::Ok(())
-                            }));
+                let clients = (0..).zip(&self.scenario.sites).flat_map(|(index, site)| {
+                    (0..site.clients).zip(&delays).map(move |(client, delay)| {
+                        move || {
+                            thread::sleep(Duration::from_secs_f64(*delay));
+                            self.one(index, client, transport, TOGETHER_BYTES, round)
                         }
-                    }
-                    workers
-                        .into_iter()
-                        .try_for_each(|worker| worker.join().map_err(|_| anyhow!("a client panicked"))?)
-                })?;
+                    })
+                });
+                done.extend(together::all(clients)?);
                 thread::sleep(TOGETHER_REST);
             }
         }
-        Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(done)
     }
 }
 
@@ -379,10 +360,7 @@ pub fn table(all: &[Timed]) -> String {
             of.iter().filter(|timed| timed.advised == advised).filter_map(|timed| timed.lost).collect();
         counts.iter().sum::<u64>() as f64 / counts.len().max(1) as f64
     };
-    let mut lines = vec![
-        "| set | path | size | QUIC ms | advised | ratio | lost packets | TCP ms | advised | ratio |".to_owned(),
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |".to_owned(),
-    ];
+    let mut lines = Vec::new();
     let mut ratios: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
     for ((family, case, bytes), of) in &groups {
         let times = ["quic", "tcp"].map(|transport| (mean(of, transport, false), mean(of, transport, true)));
@@ -397,7 +375,7 @@ pub fn table(all: &[Timed]) -> String {
             }
         }
         lines.push(format!(
-            "| {family} | {case} | {} KB | {quic:.0} | {quic_advised:.0} | {:.3} | {:.1} → {:.1} | {tcp:.0} | {tcp_advised:.0} | {:.3} |",
+            "{family} | {case} | {} KB | {quic:.0} | {quic_advised:.0} | {:.3} | {:.1} → {:.1} | {tcp:.0} | {tcp_advised:.0} | {:.3}",
             bytes / 1_000,
             own[0],
             lost(of, false),
@@ -405,14 +383,16 @@ pub fn table(all: &[Timed]) -> String {
             own[1]
         ));
     }
-    lines.push(String::new());
-    lines.push("| over | QUIC advised over its default | TCP advised over CUBIC | cases |".to_owned());
-    lines.push("| --- | --- | --- | --- |".to_owned());
+    let mut over = Vec::new();
     for ((group, _), of) in ratios.iter().filter(|((_, transport), _)| *transport == "quic") {
         let tcp = ratios.get(&(group.clone(), "tcp")).and_then(|ratios| geometric_mean(ratios));
         if let (Some(quic), Some(tcp)) = (geometric_mean(of), tcp) {
-            lines.push(format!("| {group} | {quic:.3} | {tcp:.3} | {} |", of.len()));
+            over.push(format!("{group} | {quic:.3} | {tcp:.3} | {}", of.len()));
         }
     }
-    lines.join("\n") + "\n"
+    format!(
+        "{}\n{}",
+        page::table("set | path | size | QUIC ms | advised | ratio | lost packets | TCP ms | advised | ratio", lines),
+        page::table("over | QUIC advised over its default | TCP advised over CUBIC | cases", over)
+    )
 }

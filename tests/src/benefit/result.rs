@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::flight::Flights;
 use crate::accuracy::result::Health;
+use crate::campaign::kept;
 use crate::lab::path::Carrier;
 use crate::product::{ApplyMethod, Mode, StartVariant};
 
@@ -108,19 +109,6 @@ pub struct Learnt {
     pub agent: Option<String>,
 }
 
-/// What a path carried while transfers were timed.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Carried {
-    /// The site's case.
-    pub case: String,
-    /// Who sent.
-    pub arm: String,
-    /// Packets delivered towards clients.
-    pub delivered: u64,
-    /// Packets lost at the full queue.
-    pub dropped: u64,
-}
-
 /// A run's result.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct RunResult {
@@ -135,8 +123,6 @@ pub struct RunResult {
     pub learnt: Vec<Learnt>,
     /// Timed transfers.
     pub transfers: Vec<Measured>,
-    /// All paths.
-    pub carried: Vec<Carried>,
     /// What the connections with a variant of the start met, by the agent's counters; empty where there is none.
     #[serde(default)]
     pub met: BTreeMap<String, u64>,
@@ -150,33 +136,10 @@ pub struct RunResult {
 
 /// The result of a run, where there is one.
 pub fn read(out: &Path, run: &Run) -> Option<RunResult> {
-    let result: RunResult = serde_json::from_slice(&std::fs::read(run.file(out)).ok()?).ok()?;
-    (result.run == *run).then_some(result)
-}
-
-/// Every result under `out`, in order of their names.
-pub fn read_all(out: &Path) -> Result<Vec<RunResult>> {
-    let folders = || std::fs::read_dir(out).with_context(|| format!("cannot read {}", out.display()));
-    let mut files = Vec::new();
-    for folder in folders()?.filter_map(Result::ok).filter(|entry| entry.path().is_dir()) {
-        let inside = std::fs::read_dir(folder.path())?.filter_map(|entry| Some(entry.ok()?.path()));
-        files.extend(inside.filter(|file| file.extension().is_some_and(|extension| extension == "json")));
-    }
-    files.sort();
-    let read = |file: &PathBuf| {
-        let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-        serde_json::from_slice(&text).with_context(|| format!("{} is no result: remove it", file.display()))
-    };
-    files.iter().map(read).collect()
+    kept::read(&run.file(out)).filter(|result: &RunResult| result.run == *run)
 }
 
 /// Leaves a result: whole, or not at all.
 pub fn write(out: &Path, result: &RunResult) -> Result<()> {
-    let file = result.run.file(out);
-    let folder = file.parent().context("a result lies in a folder")?;
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let beside = file.with_extension(format!("tmp-{}", std::process::id()));
-    std::fs::write(&beside, serde_json::to_vec(result)?)
-        .with_context(|| format!("cannot write {}", beside.display()))?;
-    std::fs::rename(&beside, &file).with_context(|| format!("cannot write {}", file.display()))
+    kept::write(&result.run.file(out), result)
 }

@@ -12,9 +12,10 @@ use super::learn::learn;
 use super::result::{Learning, Learnt, Measured, Run, RunResult};
 use super::scenario::{Arm, Event, Question, Scenario, Senders, Work};
 use super::stage::{Programs, Recorded, Stage};
-use super::statistics::quantile;
 use super::work::{self, Asked, Done, Progress};
 use crate::accuracy::result::Health;
+use crate::campaign;
+use crate::campaign::statistics::quantile;
 use crate::lab::path::Carrier;
 use crate::lab::truth::FlowId;
 use crate::product::{ApplyMethod, StartVariant};
@@ -61,7 +62,7 @@ pub fn run(scenario: &Scenario, run: &Run, programs: &Programs, say: &(dyn Fn(&s
     };
     stage.product.check()?;
     thread::sleep(SETTLE);
-    let recorded = stage.recorded(recording, &scenario.sites)?;
+    let recorded = stage.recorded(recording)?;
     let after = shares(&stage)?;
     let mut health = Health {
         transfers: parts.iter().map(|(_, done)| done.asked.len() as u64).sum(),
@@ -97,10 +98,9 @@ pub fn run(scenario: &Scenario, run: &Run, programs: &Programs, say: &(dyn Fn(&s
     for line in stage.product.stop(&stage.lab) {
         say(&line);
     }
-    let carried = recorded.carried;
     let seconds = begin.elapsed().as_secs_f64();
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
-    Ok(RunResult { run: run.clone(), kernel, health, learnt, transfers, carried, met, flights, fault, seconds })
+    let kernel = campaign::kernel();
+    Ok(RunResult { run: run.clone(), kernel, health, learnt, transfers, met, flights, fault, seconds })
 }
 
 /// Times a variant of the start and the plain one in turns, on what the gateway has learnt once: what it learns differs from run to

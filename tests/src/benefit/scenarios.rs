@@ -100,6 +100,18 @@ fn site(case: &str, arm: Arm, path: Way, lane: usize) -> Site {
     Site { case: case.to_owned(), senders: Senders::All(arm), clients: 1, path, lane, learners: 1, beside: None }
 }
 
+/// On a host with CUBIC, where the gateway learns from transfers of 30 KB to `most` bytes.
+fn scenario(
+    (family, part): (&'static str, &'static str),
+    question: Question,
+    sites: Vec<Site>,
+    most: u64,
+    work: Work,
+) -> Scenario {
+    let learn_bytes = (30_000, most);
+    Scenario { family, part, question, congestion_control: CUBIC, sites, learn_bytes, learn: LEARN, work }
+}
+
 /// The arms of a part.
 fn arms((_, others): Part) -> impl Iterator<Item = Arm> {
     [Arm::Product, Arm::Cubic].into_iter().chain(others.iter().copied())
@@ -113,16 +125,7 @@ fn alone(part: Part) -> Scenario {
             sites.push(site(case, arm, Way::reference(kbit, one_way_ms), sites.len()));
         }
     }
-    Scenario {
-        family: "alone",
-        part: part.0,
-        question: Question::Alone,
-        congestion_control: CUBIC,
-        sites,
-        learn_bytes: (30_000, 2_000_000),
-        learn: LEARN,
-        work: Work::Sizes { bytes: &ALONE_BYTES, rounds: 3 },
-    }
+    scenario(("alone", part.0), Question::Alone, sites, 2_000_000, Work::Sizes { bytes: &ALONE_BYTES, rounds: 3 })
 }
 
 fn together(part: Part) -> Scenario {
@@ -135,16 +138,13 @@ fn together(part: Part) -> Scenario {
             sites.push(Site { clients: senders, learners: 1 + senders / 30, ..site });
         }
     }
-    Scenario {
-        family: "together",
-        part: part.0,
-        question: Question::Together,
-        congestion_control: CUBIC,
+    scenario(
+        ("together", part.0),
+        Question::Together,
         sites,
-        learn_bytes: (30_000, 2_000_000),
-        learn: LEARN,
-        work: Work::Rounds { bytes: 30_000, rounds: 8, warm: 2, within_ms: 10_000, every_ms: 13_000 },
-    }
+        2_000_000,
+        Work::Rounds { bytes: 30_000, rounds: 8, warm: 2, within_ms: 10_000, every_ms: 13_000 },
+    )
 }
 
 fn grid(family: &'static str, part: Part, mbit: u32) -> Scenario {
@@ -157,16 +157,7 @@ fn grid(family: &'static str, part: Part, mbit: u32) -> Scenario {
             sites.push(site(&case, arm, Way::deep(mbit, rtt_ms), lane));
         }
     }
-    Scenario {
-        family,
-        part: part.0,
-        question: Question::Grid,
-        congestion_control: CUBIC,
-        sites,
-        learn_bytes: (30_000, 10_000_000),
-        learn: LEARN,
-        work: Work::Sizes { bytes: &GRID_BYTES, rounds: 2 },
-    }
+    scenario((family, part.0), Question::Grid, sites, 10_000_000, Work::Sizes { bytes: &GRID_BYTES, rounds: 2 })
 }
 
 /// The grid's longest transfers alone, more of them.
@@ -185,16 +176,13 @@ fn fairness(family: &'static str, other: Arm) -> Scenario {
             sites.push(Site { clients: senders, senders: group, learners: senders / 2, ..site });
         }
     }
-    Scenario {
-        family,
-        part: "",
-        question: Question::Fairness,
-        congestion_control: CUBIC,
+    scenario(
+        (family, ""),
+        Question::Fairness,
         sites,
-        learn_bytes: (30_000, 1_000_000),
-        learn: LEARN,
-        work: Work::Rounds { bytes: 30_000, rounds: 8, warm: 4, within_ms: 100, every_ms: 13_000 },
-    }
+        1_000_000,
+        Work::Rounds { bytes: 30_000, rounds: 8, warm: 4, within_ms: 100, every_ms: 13_000 },
+    )
 }
 
 fn burst(part: Part) -> Scenario {
@@ -206,31 +194,19 @@ fn burst(part: Part) -> Scenario {
             sites.push(Site { clients: 200, learners: 2, ..site });
         }
     }
-    Scenario {
-        family: "burst",
-        part: part.0,
-        question: Question::Burst,
-        congestion_control: CUBIC,
+    scenario(
+        ("burst", part.0),
+        Question::Burst,
         sites,
-        learn_bytes: (30_000, 4_000_000),
-        learn: LEARN,
-        work: Work::Rounds { bytes: 30_000, rounds: 3, warm: 0, within_ms: 1, every_ms: 15_000 },
-    }
+        4_000_000,
+        Work::Rounds { bytes: 30_000, rounds: 3, warm: 0, within_ms: 1, every_ms: 15_000 },
+    )
 }
 
 fn crowd((family, case, path, arrivals, clients): (&'static str, &str, Way, Arrivals, u8)) -> Scenario {
     let arms = [Arm::Product, Arm::Cubic, Arm::Fixed(16)];
     let sites = (0..).zip(arms).map(|(n, arm)| Site { clients, ..site(case, arm, path, n) }).collect();
-    Scenario {
-        family,
-        part: "",
-        question: Question::Crowd,
-        congestion_control: CUBIC,
-        sites,
-        learn_bytes: (30_000, 2_000_000),
-        learn: LEARN,
-        work: Work::Crowd { arrivals, warm_s: 30, seconds: 300 },
-    }
+    scenario((family, ""), Question::Crowd, sites, 2_000_000, Work::Crowd { arrivals, warm_s: 30, seconds: 300 })
 }
 
 /// A crowd of which half is on advice, and beside it an equal crowd without advice.
@@ -251,16 +227,13 @@ fn rough(part: Part) -> Scenario {
             sites.push(site(&format!("20 Mbit/s, 50 ms, {what}"), arm, path, sites.len() % 4));
         }
     }
-    Scenario {
-        family: "rough",
-        part: part.0,
-        question: Question::Rough,
-        congestion_control: CUBIC,
+    scenario(
+        ("rough", part.0),
+        Question::Rough,
         sites,
-        learn_bytes: (30_000, 2_000_000),
-        learn: LEARN,
-        work: Work::Sizes { bytes: &[30_000, 100_000, 1_000_000], rounds: 6 },
-    }
+        2_000_000,
+        Work::Sizes { bytes: &[30_000, 100_000, 1_000_000], rounds: 6 },
+    )
 }
 
 /// One flow of a host on BBR, beside plain BBR.
@@ -274,15 +247,14 @@ fn on_bbr() -> Scenario {
     let of_path = |(case, path): (&'static str, Way)| [Arm::Product, Arm::Bbr].map(|arm| (case, arm, path));
     let sites = (0..).zip(paths.into_iter().flat_map(of_path));
     Scenario {
-        family: "bbr-alone",
-        part: "",
-        question: Question::OnBbr,
         congestion_control: Arm::Bbr.congestion_control(),
-        // The wide paths take turns with one another.
-        sites: sites.map(|(n, (case, arm, path))| site(case, arm, path, if n < 4 { 0 } else { n })).collect(),
-        learn_bytes: (30_000, 4_000_000),
-        learn: LEARN,
-        work: Work::Sizes { bytes: &[30_000, 100_000, 1_000_000], rounds: 6 },
+        ..scenario(
+            ("bbr-alone", ""),
+            Question::OnBbr,
+            sites.map(|(n, (case, arm, path))| site(case, arm, path, if n < 4 { 0 } else { n })).collect(),
+            4_000_000,
+            Work::Sizes { bytes: &[30_000, 100_000, 1_000_000], rounds: 6 },
+        )
     }
 }
 
@@ -330,9 +302,7 @@ fn flights(family: &'static str, active: bool) -> Scenario {
     ];
     let sites = paths.iter().enumerate().map(|(n, (case, path))| site(case, Arm::Product, *path, n)).collect();
     let work = Work::Flights { bytes: &FLIGHT_BYTES, connections: 400, active };
-    let learn_bytes = (30_000, 2_000_000);
-    let (question, congestion_control) = (Question::FirstFlight, CUBIC);
-    Scenario { family, part: "", question, congestion_control, sites, learn_bytes, learn: LEARN, work }
+    scenario((family, ""), Question::FirstFlight, sites, 2_000_000, work)
 }
 
 /// Sizes of lone transfers where advice might harm, from those that fit into the first window on.
@@ -384,16 +354,8 @@ fn harm() -> Vec<Scenario> {
 }
 
 fn harm_with(part: &'static str, sites: Vec<Site>, work: Work) -> Scenario {
-    Scenario {
-        family: "",
-        part,
-        question: Question::Harm,
-        congestion_control: CUBIC,
-        sites,
-        learn_bytes: (10_000, 1_000_000),
-        learn: HARM_LEARN,
-        work,
-    }
+    let learn_bytes = (10_000, 1_000_000);
+    Scenario { learn_bytes, learn: HARM_LEARN, ..scenario(("", part), Question::Harm, sites, 1_000_000, work) }
 }
 
 /// Random loss without a queue, as on wireless links.
@@ -454,9 +416,7 @@ fn quick() -> Scenario {
     let path = Way { queue_packets: 40, ..Way::deep(20, 20) };
     let sites = vec![site("quick", Arm::Product, path, 0), site("quick", Arm::Cubic, path, 1)];
     let work = Work::Sizes { bytes: &[10_000, 100_000], rounds: 3 };
-    let learn_bytes = (30_000, 1_000_000);
-    let (question, congestion_control) = (Question::Alone, CUBIC);
-    Scenario { family: "quick", part: "", question, congestion_control, sites, learn_bytes, learn: LEARN, work }
+    scenario(("quick", ""), Question::Alone, sites, 1_000_000, work)
 }
 
 #[cfg(test)]

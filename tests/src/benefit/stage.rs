@@ -10,13 +10,13 @@ use serde_json::Value;
 use spand_agent::control::Explained;
 use tempfile::TempDir;
 
-use super::result::{Carried, Run};
+use super::result::Run;
 use super::scenario::{Arm, Scenario, Site};
 use super::timeline::{self, Timelines};
 use crate::lab::host::{Host, Mirrored};
 use crate::lab::namespace::Cgroup;
 use crate::lab::namespace::Namespace;
-use crate::lab::path::{Carrier, Counts};
+use crate::lab::path::Carrier;
 use crate::lab::tap::Tap;
 use crate::lab::topology::{Access, NetworkPlan, SERVER_DEVICE, Topology};
 use crate::lab::traffic::{Conduct, Server};
@@ -58,7 +58,6 @@ pub struct Stage {
 #[derive(Debug)]
 pub struct Recording {
     taps: Vec<(IpAddr, PathBuf, Tap)>,
-    carried: Vec<Counts>,
 }
 
 /// What the recordings held.
@@ -68,8 +67,6 @@ pub struct Recorded {
     pub timelines: Timelines,
     /// Packets written, and packets that the taps lost.
     pub packets: (u64, u64),
-    /// What each path carried meanwhile.
-    pub carried: Vec<Carried>,
 }
 
 /// The prefix of a site: of the addresses for benchmarks (RFC 2544).
@@ -220,18 +217,12 @@ impl Stage {
             let tap = Tap::start_at_host(&host.namespace, SERVER_DEVICE, &file)?;
             Ok((host.address, file, tap))
         };
-        Ok(Recording { taps: self.hosts.iter().map(tap).collect::<Result<_>>()?, carried: self.carried()? })
+        Ok(Recording { taps: self.hosts.iter().map(tap).collect::<Result<_>>()? })
     }
 
     /// Ends a recording and reads it.
-    pub fn recorded(&self, recording: Recording, sites: &[Site]) -> Result<Recorded> {
+    pub fn recorded(&self, recording: Recording) -> Result<Recorded> {
         let mut recorded = Recorded::default();
-        for ((site, before), after) in sites.iter().zip(recording.carried).zip(self.carried()?) {
-            let (delivered, dropped) = (after.delivered - before.delivered, after.queue_drops - before.queue_drops);
-            // A path of two kinds is named after the first.
-            let arm = site.senders.label(0);
-            recorded.carried.push(Carried { case: site.case.clone(), arm, delivered, dropped });
-        }
         for (address, file, tap) in recording.taps {
             let counts = tap.finish()?;
             recorded.packets.0 += counts.packets;
@@ -242,11 +233,6 @@ impl Stage {
             }
         }
         Ok(recorded)
-    }
-
-    /// What each path carried towards its clients, up to now.
-    fn carried(&self) -> Result<Vec<Counts>> {
-        Ok(self.lab.counts()?.into_iter().map(|[down, _]| down).collect())
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -15,6 +15,8 @@ use spand_proto::units::BytesPerSecond;
 use super::crowd;
 use super::scenario::{Arm, Event, Scenario, Site, Work};
 use super::stage::Stage;
+use crate::campaign::together;
+use crate::lab::namespace::Namespace;
 use crate::lab::traffic::{Client, Plan};
 use crate::lab::truth::FlowId;
 use crate::product::interrupt;
@@ -74,7 +76,7 @@ pub(super) fn timed(stage: &Stage, scenario: &Scenario, seed: u64, progress: &Pr
             progress.planned.store(u32::try_from(all)?, Ordering::Relaxed);
             let done = Mutex::new(Done::default());
             in_lanes(scenario, |sites| sizes(stage, scenario, &sites, (bytes, rounds), seed, (&done, progress)))?;
-            Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
+            Ok(done.into_inner())
         }
         Work::Rounds { .. } => rounds(stage, scenario, seed, progress),
         Work::Crowd { .. } => crowd::timed(stage, scenario, seed, progress),
@@ -88,17 +90,13 @@ pub(super) fn in_lanes(scenario: &Scenario, work: impl Fn(Vec<usize>) -> Result<
     let mut lanes: Vec<u8> = scenario.sites.iter().map(|site| site.lane).collect();
     lanes.sort_unstable();
     lanes.dedup();
-    thread::scope(|scope| {
-        let workers: Vec<_> = lanes
-            .iter()
-            .map(|lane| {
-                let of_it = (0..).zip(&scenario.sites).filter(|(_, site)| site.lane == *lane).map(|(n, _)| n);
-                let sites: Vec<usize> = of_it.collect();
-                scope.spawn(|| work(sites))
-            })
-            .collect();
-        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow!("a lane panicked"))?)
-    })
+    let of = |lane: &u8| (0..).zip(&scenario.sites).filter(|(_, site)| site.lane == *lane).map(|(n, _)| n).collect();
+    let work = &work;
+    let lane = |lane| {
+        let sites = of(lane);
+        move || work(sites)
+    };
+    together::all(lanes.iter().map(lane)).map(drop)
 }
 
 fn sizes(
@@ -131,7 +129,7 @@ fn time_one(
 ) {
     let flow = transfer(stage, index, site, 0, bytes);
     progress.one();
-    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut done = done.lock();
     match flow {
         Ok(flow) => done.asked.push(Asked { site: index, client: 0, round, bytes, flow, offset: 0 }),
         Err(_) => done.failed += 1,
@@ -144,44 +142,38 @@ fn time_one(
 fn after(stage: &Stage, scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Done> {
     let Work::After { event, bytes, seconds } = scenario.work else { bail!("no event") };
     let done = Mutex::new(Done::default());
-    thread::scope(|scope| {
-        let one = |(index, site)| {
-            let done = &done;
-            scope.spawn(move || -> Result<()> {
-                happen(stage, (index, site), event)?;
-                let begin = Instant::now();
-                // All arms get the same sizes in the same order.
-                let mut dice = StdRng::seed_from_u64(seed ^ 0xaf7e4);
-                let mut order = Vec::new();
-                while begin.elapsed() < Duration::from_secs(seconds.into()) {
-                    if order.is_empty() {
-                        order = bytes.to_vec();
-                        order.shuffle(&mut dice);
-                    }
-                    let bytes = order.pop().context("a transfer has a size")?;
-                    let round = u32::try_from(begin.elapsed().as_secs() / 60)?;
-                    progress.plan(1)?;
-                    time_one(stage, (index, site), (bytes, round), (done, progress));
+    let one = |(index, site)| {
+        let done = &done;
+        move || -> Result<()> {
+            happen(stage, (index, site), event)?;
+            let begin = Instant::now();
+            // All arms get the same sizes in the same order.
+            let mut dice = StdRng::seed_from_u64(seed ^ 0xaf7e4);
+            let mut order = Vec::new();
+            while begin.elapsed() < Duration::from_secs(seconds.into()) {
+                if order.is_empty() {
+                    order = bytes.to_vec();
+                    order.shuffle(&mut dice);
                 }
-                Ok(())
-            })
-        };
-        let workers: Vec<_> = (0..).zip(&scenario.sites).map(one).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow!("a client panicked"))?)
-    })?;
-    Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
+                let bytes = order.pop().context("a transfer has a size")?;
+                let round = u32::try_from(begin.elapsed().as_secs() / 60)?;
+                progress.plan(1)?;
+                time_one(stage, (index, site), (bytes, round), (done, progress));
+            }
+            Ok(())
+        }
+    };
+    together::all((0..).zip(&scenario.sites).map(one))?;
+    Ok(done.into_inner())
 }
 
 fn happen(stage: &Stage, (index, site): (usize, &Site), event: Event) -> Result<()> {
     match event {
         Event::Rate(kbit) => stage.lab.set_rate(index, BytesPerSecond(kbit * 125)),
-        Event::Burst(bytes) => thread::scope(|scope| {
-            let ask = |client| scope.spawn(move || transfer(stage, index, site, client, bytes));
-            let workers: Vec<_> = (0..site.clients).map(ask).collect();
-            workers
-                .into_iter()
-                .try_for_each(|worker| worker.join().map_err(|_| anyhow!("a client panicked"))?.map(drop))
-        }),
+        Event::Burst(bytes) => {
+            let ask = |client| move || transfer(stage, index, site, client, bytes);
+            together::all((0..site.clients).map(ask)).map(drop)
+        }
     }
 }
 
@@ -247,24 +239,16 @@ fn rounds(stage: &Stage, scenario: &Scenario, seed: u64, progress: &Progress) ->
         }
     }
     let done = Mutex::new(Done::default());
-    thread::scope(|scope| {
-        let workers: Vec<_> = askers
-            .into_iter()
-            .map(|(namespace, asker)| {
-                let done = &done;
-                thread::Builder::new()
-                    .name("client".to_owned())
-                    .spawn_scoped(scope, move || {
-                        namespace.join_thread()?;
-                        asker.run(done, progress);
-                        anyhow::Ok(())
-                    })
-                    .context("cannot start a client")
-            })
-            .collect::<Result<_>>()?;
-        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow!("a client panicked"))?)
-    })?;
-    Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
+    let work = |(namespace, asker): (Namespace, Asker)| {
+        let done = &done;
+        move || {
+            namespace.join_thread()?;
+            asker.run(done, progress);
+            Ok(())
+        }
+    };
+    together::all(askers.into_iter().map(work))?;
+    Ok(done.into_inner())
 }
 
 impl Asker {
@@ -277,7 +261,7 @@ impl Asker {
             }
             let asked = self.ask(&mut open, round);
             progress.one();
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut done = done.lock();
             if let Ok(asked) = asked {
                 done.asked.push(asked);
             } else {

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use spand_tests::benefit::quic::{FAMILIES, Timed, run, table};
 use spand_tests::benefit::stage::Programs;
+use spand_tests::campaign::kept;
 use spand_tests::ending::{arguments, exit_code};
 use spand_tests::product::{interrupt, program};
 
@@ -61,15 +62,10 @@ fn work() -> Result<ExitCode> {
             let say = |what: &str| println!("[{:>5.1} s] {what}", begin.elapsed().as_secs_f64());
             let quic = program(None, "quic")?;
             let timed = run(family, (seed, arguments.rounds), &programs()?, &quic, &say)?;
-            std::fs::write(&file, serde_json::to_vec(&timed)?)
-                .with_context(|| format!("cannot write {}", file.display()))?;
+            kept::write(&file, &timed)?;
         }
     }
-    let mut all: Vec<Timed> = Vec::new();
-    for entry in std::fs::read_dir(&arguments.out)? {
-        let text = std::fs::read(entry?.path())?;
-        all.extend(serde_json::from_slice::<Vec<Timed>>(&text).context("a result cannot be read")?);
-    }
-    print!("{}", table(&all));
+    let all: Vec<Vec<Timed>> = kept::read_all(&arguments.out)?;
+    print!("{}", table(&all.concat()));
     Ok(ExitCode::SUCCESS)
 }

@@ -5,10 +5,12 @@
 //! own code. The same seed gives the same bytes.
 
 pub mod crowd;
+mod find;
 pub mod ns;
 pub mod page;
 pub mod plan;
 pub mod plots;
+mod query;
 pub mod result;
 pub mod row;
 pub mod rows;

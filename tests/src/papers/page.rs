@@ -3,25 +3,23 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::result::Results;
 use super::row::{Finding, Judged, Row, Standing, Verdict};
+use crate::campaign;
 
 /// Judges every row by its results and writes the page. Returns the verdicts in the rows' order.
-pub fn write(page: &Path, results: &Results, rows: &[Row]) -> Result<Vec<(&'static str, Verdict)>> {
+pub fn write(page: &Path, results: &Results, rows: &[Row]) -> Result<Vec<(String, Verdict)>> {
     let judged: Vec<(&Row, Judged, f64)> = rows
         .iter()
         .map(|row| {
             let (outcomes, seconds) = results.of_row(row);
-            (row, (row.judge)(&outcomes), seconds)
+            Ok((row, row.judge(&outcomes)?, seconds))
         })
-        .collect();
-    if let Some(folder) = page.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    }
-    std::fs::write(page, text(&judged)).with_context(|| format!("cannot write {}", page.display()))?;
-    Ok(judged.iter().map(|(row, judged, _)| (row.id, judged.verdict())).collect())
+        .collect::<Result<_>>()?;
+    campaign::page::write(page, &text(&judged))?;
+    Ok(judged.iter().map(|(row, judged, _)| (row.id.clone(), judged.verdict())).collect())
 }
 
 fn text(judged: &[(&Row, Judged, f64)]) -> String {

@@ -22,20 +22,24 @@ pub struct Planned<'a> {
 impl Planned<'_> {
     /// What runs and its options, without the programs' places.
     pub fn command(&self) -> Vec<String> {
-        let what = match self.row.way {
-            Way::Simulated { script, .. } => self.setting.script.unwrap_or(script),
-            Way::Kernel { .. } => "kernel",
-        };
+        let what = self.script().map_or("kernel", String::as_str);
         let options = self.setting.options.iter().map(|(name, value)| format!("{name}={value}"));
         let seed = (self.row.seeds > 1).then(|| format!("seed={}", self.seed));
         std::iter::once(what.to_owned()).chain(options).chain(seed).collect()
     }
 
+    fn script(&self) -> Option<&String> {
+        match &self.row.way {
+            Way::Simulated { script, .. } => Some(self.setting.script.as_ref().unwrap_or(script)),
+            Way::Kernel { .. } => None,
+        }
+    }
+
     /// Of the script and what it reads in; on a kernel the version of the experiment.
     pub fn checksum(&self) -> Result<u32> {
-        let script = match self.row.way {
-            Way::Simulated { script, .. } => self.setting.script.unwrap_or(script),
-            Way::Kernel { version, .. } => return Ok(version),
+        let script = match &self.row.way {
+            Way::Simulated { script, .. } => self.setting.script.as_ref().unwrap_or(script),
+            Way::Kernel { version, .. } => return Ok(*version),
         };
         let mut checksum = flate2::Crc::new();
         for text in texts(script)? {
@@ -53,13 +57,13 @@ impl Planned<'_> {
     /// Runs it: its result, and the processor time of the simulation or the time on the kernel in seconds.
     pub fn run(&self, programs: &Programs) -> Result<(RunResult, f64)> {
         let command = self.command();
-        let (figures, seconds) = match self.row.way {
+        let (figures, seconds) = match &self.row.way {
             Way::Simulated { script, read } => {
                 let oracle = format!("oracle={}", programs.oracle.display());
                 let words: Vec<String> = command.iter().skip(1).cloned().chain([oracle]).collect();
-                let script = self.setting.script.unwrap_or(script);
+                let script = self.setting.script.as_ref().unwrap_or(script);
                 let output = ns::run(&ns::scripts().join(script), &words)?;
-                (read(&output), output.cpu_seconds)
+                (read.figures(&output), output.cpu_seconds)
             }
             Way::Kernel { run, .. } => {
                 let begin = Instant::now();
@@ -67,7 +71,7 @@ impl Planned<'_> {
             }
         };
         let figures = figures.with_context(|| self.name())?;
-        let (row, setting) = (self.row.id.to_owned(), self.setting.name.clone());
+        let (row, setting) = (self.row.id.clone(), self.setting.name.clone());
         let checksum = self.checksum()?;
         Ok((RunResult { row, setting, seed: self.seed, command, checksum, figures }, seconds))
     }

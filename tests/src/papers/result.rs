@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::ns::Figures;
 use super::plan::Planned;
 use super::row::{Outcomes, Row};
+use crate::campaign::kept;
 
 /// What one run came to; in the simulator the same for the same seed, to the byte.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -59,9 +60,9 @@ impl Results {
 
     /// The result of a run that ran as it is planned now; the newer of two.
     pub fn read(&self, planned: &Planned<'_>) -> Option<RunResult> {
-        let (row, setting, seed) = (planned.row.id, &planned.setting.name, planned.seed);
-        let file = || serde_json::from_slice(&fs::read(self.file(row, setting, seed)).ok()?).ok();
-        let kept = || self.kept.get(&(row.to_owned(), setting.clone(), seed)).cloned();
+        let (row, setting, seed) = (&planned.row.id, &planned.setting.name, planned.seed);
+        let file = || kept::read(&self.file(row, setting, seed));
+        let kept = || self.kept.get(&(row.clone(), setting.clone(), seed)).cloned();
         let (command, checksum) = (planned.command(), planned.checksum().ok());
         let is_current = |result: &RunResult| result.command == command && Some(result.checksum) == checksum;
         file().filter(is_current).or_else(|| kept().filter(is_current))
@@ -70,17 +71,14 @@ impl Results {
     /// Writes a result, whole or not at all, and beside it the time that it took, which is another each time.
     pub fn write(&self, result: &RunResult, seconds: f64) -> Result<()> {
         let file = self.file(&result.row, &result.setting, result.seed);
-        let folder = file.parent().context("a result lies in a folder")?;
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        fs::write(file.with_extension("seconds"), format!("{seconds}\n"))
-            .with_context(|| format!("cannot write beside {}", file.display()))?;
+        kept::whole(&file.with_extension("seconds"), format!("{seconds}\n").as_bytes())?;
         let mut text = serde_json::to_vec_pretty(result)?;
         text.push(b'\n');
-        whole(&file, &text)
+        kept::whole(&file, &text)
     }
 
     /// Keeps every result of these rows that is there in one file, a line each, in the order of the plan.
-    pub fn keep(&self, kept: &Path, rows: &[Row]) -> Result<usize> {
+    pub fn keep(&self, file: &Path, rows: &[Row]) -> Result<usize> {
         let mut text = Vec::new();
         let mut count = 0;
         for result in rows.iter().flat_map(|row| super::plan::of_row(row, false)).filter_map(|run| self.read(&run)) {
@@ -88,14 +86,14 @@ impl Results {
             text.push(b'\n');
             count += 1;
         }
-        ensure!(!kept.exists() || kept.is_file(), "{} is no file to keep results in", kept.display());
-        whole(kept, &text)?;
+        ensure!(!file.exists() || file.is_file(), "{} is no file to keep results in", file.display());
+        kept::whole(file, &text)?;
         Ok(count)
     }
 
     /// Time of a run, in seconds; zero where it is unknown.
     fn seconds(&self, planned: &Planned<'_>) -> f64 {
-        let file = self.file(planned.row.id, &planned.setting.name, planned.seed).with_extension("seconds");
+        let file = self.file(&planned.row.id, &planned.setting.name, planned.seed).with_extension("seconds");
         fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
     }
 
@@ -113,13 +111,6 @@ impl Results {
     }
 }
 
-/// Writes a file whole or not at all.
-fn whole(file: &Path, text: &[u8]) -> Result<()> {
-    let beside = file.with_extension(format!("tmp-{}", std::process::id()));
-    fs::write(&beside, text).with_context(|| format!("cannot write {}", beside.display()))?;
-    fs::rename(&beside, file).with_context(|| format!("cannot write {}", file.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,11 +119,11 @@ mod tests {
     fn a_newer_result_counts_and_one_of_another_command_does_not() {
         let folder = tempfile::tempdir().unwrap();
         let (out, kept) = (folder.path().join("out"), folder.path().join("kept.jsonl"));
-        let rows = super::super::rows::all();
+        let rows = super::super::rows::all().unwrap();
         let row = rows.iter().find(|row| row.id == "T4").unwrap();
         let runs = super::super::plan::of_row(row, false);
         let result = |planned: &Planned<'_>, value: f64| RunResult {
-            row: planned.row.id.to_owned(),
+            row: planned.row.id.clone(),
             setting: planned.setting.name.clone(),
             seed: planned.seed,
             command: planned.command(),

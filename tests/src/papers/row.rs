@@ -5,22 +5,24 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::Context as _;
-use serde::Serialize;
+use anyhow::{Context as _, Result};
 
-use super::ns::{Figures, Output};
-use crate::benefit::statistics::Mean;
+use super::find::Find;
+use super::ns::Figures;
+use super::query::Lists;
+use super::rows::Read;
+use crate::campaign::statistics::Mean;
 
 /// One experiment.
 pub struct Row {
     /// Its name on the page and for `--only`.
-    pub id: &'static str,
+    pub id: String,
     /// Paper, section and setting in a line.
-    pub what: &'static str,
+    pub what: String,
     /// What it must come to, in words.
-    pub expected: &'static str,
+    pub expected: String,
     /// Where that is from.
-    pub source: &'static str,
+    pub source: String,
     /// How a setting runs.
     pub way: Way,
     /// How often each setting runs, each time with another seed from 1 on; 1 where nothing is random.
@@ -29,26 +31,43 @@ pub struct Row {
     pub quick_seeds: u64,
     /// What is compared.
     pub settings: Vec<Setting>,
-    /// What the figures come to.
-    pub judge: fn(&Outcomes) -> Judged,
+    /// What the figures come to, of entries of these lists.
+    pub(super) finds: Vec<Find>,
+    pub(super) lists: Lists,
+    /// And what no query says.
+    pub(super) more: Option<fn(&Outcomes) -> Judged>,
 }
 
+impl Row {
+    /// What its results come to.
+    pub fn judge(&self, outcomes: &Outcomes) -> Result<Judged> {
+        let mut judged = self.more.map_or_else(Judged::default, |more| more(outcomes));
+        for find in &self.finds {
+            find.judge(&mut judged, outcomes, &self.lists).with_context(|| self.id.clone())?;
+        }
+        Ok(judged)
+    }
+}
+
+/// Runs a setting on this kernel with a seed.
+pub type Run = fn(&Setting, u64, &Programs) -> Result<Figures>;
+
 /// How a row's settings run.
-#[derive(Clone, Copy)]
+#[derive(Clone, Debug)]
 pub enum Way {
     /// In ns-2.
     Simulated {
         /// Script in `tests/papers`.
-        script: &'static str,
+        script: String,
         /// How the figures are read out of what it prints.
-        read: fn(&Output) -> anyhow::Result<Figures>,
+        read: Read,
     },
     /// Between namespaces on this kernel: all that is compared side by side, in one run.
     Kernel {
         /// Raised when an older result no longer counts: there is no script that could be compared.
         version: u32,
-        /// Runs a setting with a seed.
-        run: fn(&Setting, u64, &Programs) -> anyhow::Result<Figures>,
+        /// Runs a setting.
+        run: Run,
     },
 }
 
@@ -84,39 +103,19 @@ pub struct Setting {
     /// Its name in files and on the page.
     pub name: String,
     /// Options of the script or of the run on a kernel, apart from the seed and the programs.
-    pub options: Vec<(&'static str, String)>,
+    pub options: Vec<(String, String)>,
     /// Whether `--quick` runs it.
     pub quick: bool,
     /// Its script, where that is another than the row's.
-    pub script: Option<&'static str>,
+    pub script: Option<String>,
 }
 
 impl Setting {
-    /// A setting that `--quick` runs, too.
-    pub fn new(name: impl Into<String>, options: &[(&'static str, &str)]) -> Self {
-        let options = options.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        Self { name: name.into(), options, quick: true, script: None }
-    }
-
-    /// Left out by `--quick`.
-    #[must_use]
-    pub fn long(self) -> Self {
-        Self { quick: false, ..self }
-    }
-
     /// An option's value, read as a number or a word.
-    pub fn option<T: FromStr>(&self, name: &str) -> anyhow::Result<T> {
+    pub fn option<T: FromStr>(&self, name: &str) -> Result<T> {
         let value = self.options.iter().find(|(option, _)| *option == name).map(|(_, value)| value);
         let value = value.with_context(|| format!("setting {} has no option {name}", self.name))?;
         value.parse().ok().with_context(|| format!("setting {}: {name} cannot be {value}", self.name))
-    }
-
-    /// With one more option.
-    #[must_use]
-    #[expect(clippy::needless_pass_by_value, reason = "settings are written with numbers and literals")]
-    pub fn with(mut self, name: &'static str, value: impl ToString) -> Self {
-        self.options.push((name, value.to_string()));
-        self
     }
 }
 
@@ -152,15 +151,13 @@ impl Outcomes {
 }
 
 /// Whether a row comes out as the paper has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Within the band.
     Met,
     /// Outside.
     Short,
     /// None is outside, but the interval of one over its seeds holds an edge of its band.
-    #[serde(rename = "not decided")]
     NotDecided,
     /// There is no band: what came out is on the page.
     Reported,
@@ -182,15 +179,13 @@ impl Verdict {
 }
 
 /// How a figure stands to its band.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Within, with its whole interval where it has one.
     Met,
     /// Outside, with its whole interval.
     Short,
     /// Its interval over seeds holds an edge of the band: more seeds may take it to either side.
-    #[serde(rename = "not decided")]
     NotDecided,
 }
 
@@ -231,7 +226,7 @@ impl From<bool> for Standing {
 }
 
 /// One line of a row's table.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Finding {
     /// What was measured.
     pub what: String,
@@ -244,7 +239,7 @@ pub struct Finding {
 }
 
 /// A row's findings.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Judged(pub Vec<Finding>);
 
 impl Judged {
@@ -257,24 +252,6 @@ impl Judged {
     ) {
         let (found, standing) = found.map(|(text, standing)| (text, standing.into())).unzip();
         self.0.push(Finding { what: what.into(), expected: expected.into(), found, standing });
-    }
-
-    /// A mean over seeds with a band, and how it is written.
-    pub fn within(
-        &mut self,
-        what: impl Into<String>,
-        expected: impl Into<String>,
-        band: RangeInclusive<f64>,
-        found: Option<Mean>,
-        text: impl Fn(&Mean) -> String,
-    ) {
-        self.target(what, expected, found.map(|mean| (text(&mean), Standing::of(&mean, &band))));
-    }
-
-    /// A figure within this distance of a value.
-    pub fn near(&mut self, what: impl Into<String>, expected: f64, most: f64, digits: usize, found: Option<f64>) {
-        let found = found.map(|found| (format!("{found:.digits$}"), (found - expected).abs() <= most + 1e-9));
-        self.target(what, format!("{expected:.digits$}"), found);
     }
 
     /// A figure without a target.
@@ -310,6 +287,12 @@ pub fn percent(change: &Mean) -> String {
     format!("{:+.1}{half} % ({})", change.value * 100.0, seeds(change.count))
 }
 
+/// A multiple with its interval and the number of seeds.
+pub fn times(mean: &Mean) -> String {
+    let half = mean.half_width.map_or_else(String::new, |half| format!(" ±{half:.2}"));
+    format!("{:.2}{half} ({})", mean.value, seeds(mean.count))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,11 +319,11 @@ mod tests {
         let mut judged = Judged::default();
         judged.report("a", "", Some("1".to_owned()));
         assert_eq!(judged.verdict(), Verdict::Reported);
-        judged.near("b", 1.0, 0.02, 2, Some(1.02));
+        judged.target("b", "", Some(("1".to_owned(), true)));
         assert_eq!(judged.verdict(), Verdict::Met);
-        judged.near("c", 1.0, 0.02, 2, Some(1.03));
+        judged.target("c", "", Some(("1".to_owned(), false)));
         assert_eq!(judged.verdict(), Verdict::Short);
-        judged.near("d", 1.0, 0.02, 2, None);
+        judged.target("d", "", None::<(String, bool)>);
         assert_eq!(judged.verdict(), Verdict::Incomplete);
     }
 
@@ -360,7 +343,8 @@ mod tests {
 
         let mut judged = Judged::default();
         let mut add = |of: &[f64]| {
-            judged.within("a", "1 or more", 1.0..=f64::INFINITY, Mean::of(of), |mean| mean.value.to_string());
+            let found = Mean::of(of).map(|mean| (String::new(), Standing::of(&mean, &(1.0..=f64::INFINITY))));
+            judged.target("a", "1 or more", found);
             judged.verdict()
         };
         assert_eq!(add(&[1.2, 1.25, 1.3]), Verdict::Met);

@@ -8,16 +8,17 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::coord::types::RangedCoordf64;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
-use plotters::prelude::{
-    BLACK, Cartesian2d, Circle, PathElement, RGBColor, Rectangle, SVGBackend, TRANSPARENT, Text, WHITE,
-};
+use plotters::prelude::{BLACK, Cartesian2d, Circle, PathElement, RGBColor, SVGBackend, TRANSPARENT, Text, WHITE};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color as _, IntoTextStyle, TextStyle};
 
 use super::{Axis, Scale};
 
-/// Width of every plot.
+/// Size of every plot.
 pub(super) const WIDTH: u32 = 1_200;
+pub(super) const HEIGHT: u32 = 640;
+/// Room for the vertical axis' numbers and its title.
+const Y_LABELS: u32 = 100;
 /// Strength of lines.
 pub(super) const LINE_WIDTH: u32 = 2;
 const TITLE_PX: f64 = 24.0;
@@ -42,9 +43,6 @@ pub(super) enum Swatch {
     Line,
     Dashed,
     Dot,
-    Box,
-    /// An upright stroke.
-    Stroke,
 }
 
 /// One entry of the legend.
@@ -59,9 +57,6 @@ pub(super) struct Key {
 #[derive(Debug)]
 pub(super) struct Frame<'a> {
     pub(super) title: &'a str,
-    pub(super) height: u32,
-    /// Room for the vertical axis' numbers and its title.
-    pub(super) left: u32,
     /// Titles of both axes.
     pub(super) axes: (&'a str, &'a str),
     pub(super) keys: Vec<Key>,
@@ -73,12 +68,11 @@ impl Frame<'_> {
         &self,
         x: Coord,
         y: Coord,
-        y_label: &dyn Fn(&f64) -> String,
         draw: &mut dyn FnMut(&mut Chart<'_, '_>, Coord, Coord) -> Result<()>,
     ) -> Result<String> {
         let mut svg = String::new();
         {
-            let root = SVGBackend::with_string(&mut svg, (WIDTH, self.height)).into_drawing_area();
+            let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
             root.fill(&WHITE)?;
             let left = MARGIN.cast_signed();
             let title = text(TITLE_PX).pos(Pos::new(HPos::Left, VPos::Top));
@@ -89,7 +83,7 @@ impl Frame<'_> {
                 .margin(MARGIN)
                 .margin_right(MARGIN_RIGHT)
                 .x_label_area_size(X_LABELS)
-                .y_label_area_size(self.left)
+                .y_label_area_size(Y_LABELS)
                 .build_cartesian_2d(x, y)?;
             chart
                 .configure_mesh()
@@ -99,7 +93,7 @@ impl Frame<'_> {
                 .x_labels(10)
                 .y_labels(8)
                 .x_label_formatter(&|value| number(*value))
-                .y_label_formatter(&|value| y_label(value))
+                .y_label_formatter(&|value| number(*value))
                 .label_style(text(TEXT_PX))
                 .axis_desc_style(text(TEXT_PX))
                 .x_desc(self.axes.0)
@@ -142,11 +136,6 @@ impl Key {
                 root.draw(&line((x + 20, y), (right, y)))?;
             }
             Swatch::Dot => root.draw(&Circle::new((i32::midpoint(x, right), y), 5, self.colour.filled()))?,
-            Swatch::Box => root.draw(&Rectangle::new([(x + 8, y - 8), (right - 8, y + 8)], self.colour.filled()))?,
-            Swatch::Stroke => {
-                let middle = i32::midpoint(x, right);
-                root.draw(&line((middle, y - 9), (middle, y + 9)))?;
-            }
         }
         Ok(())
     }
@@ -171,8 +160,6 @@ pub(super) enum Coord {
     Linear(f64, f64),
     /// By the logarithm.
     Log(f64, f64),
-    /// Rows from the top: row n is at n.
-    Rows(u16),
 }
 
 impl Coord {
@@ -201,8 +188,6 @@ impl Coord {
     fn ends(&self) -> (f64, f64) {
         match *self {
             Self::Linear(low, high) | Self::Log(low, high) => (low, high),
-            // The first row is at the top, where the other axes have their highest value.
-            Self::Rows(rows) => (f64::from(rows) - 0.5, -0.5),
         }
     }
 
@@ -220,7 +205,7 @@ impl Ranged for Coord {
     fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
         let (low, high) = self.ends();
         match self {
-            Self::Linear(..) | Self::Rows(_) => RangedCoordf64::from(low..high).map(value, limit),
+            Self::Linear(..) => RangedCoordf64::from(low..high).map(value, limit),
             Self::Log(..) => RangedCoordf64::from(low.log10()..high.log10()).map(&value.log10(), limit),
         }
     }
@@ -229,7 +214,6 @@ impl Ranged for Coord {
         let (low, high) = self.ends();
         match *self {
             Self::Linear(..) => RangedCoordf64::from(low..high).key_points(hint),
-            Self::Rows(rows) => (0..rows).map(f64::from).collect(),
             Self::Log(..) => decades(low, high),
         }
     }

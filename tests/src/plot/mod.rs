@@ -3,7 +3,6 @@
 //! Rendering is deterministic: the same input gives the same bytes. The background is white, so a plot reads the same on a
 //! light and on a dark page.
 
-mod bars;
 mod frame;
 #[cfg(test)]
 mod tests;
@@ -12,7 +11,6 @@ use anyhow::Result;
 use plotters::prelude::{Circle, DashedLineSeries, LineSeries, RGBColor};
 use plotters::style::{Color as _, ShapeStyle};
 
-pub use self::bars::{Bar, Bars};
 use self::frame::{Coord, Frame, Key, LINE_WIDTH, Swatch};
 
 /// Colours that stay distinct for colour-blind readers (Okabe and Ito), on white.
@@ -24,8 +22,6 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(140, 100, 0),
     RGBColor(90, 90, 90),
 ];
-/// Height of a plot.
-const HEIGHT: u32 = 640;
 const DOT_RADIUS: u32 = 4;
 /// Dash and gap of a dashed line.
 const DASH: (u32, u32) = (10, 6);
@@ -132,14 +128,9 @@ impl Plot {
                 Mark::Dots => Swatch::Dot,
             },
         });
-        let frame = Frame {
-            title: &self.title,
-            height: HEIGHT,
-            left: 100,
-            axes: (&self.x.title(), &self.y.title()),
-            keys: keys.collect(),
-        };
-        frame.svg(x, y, &|value| frame::number(*value), &mut |chart, x, y| {
+        let axes = (self.x.title(), self.y.title());
+        let frame = Frame { title: &self.title, axes: (&axes.0, &axes.1), keys: keys.collect() };
+        frame.svg(x, y, &mut |chart, x, y| {
             for (series, points) in self.series.iter().zip(&shown) {
                 let colour = colour(series.colour);
                 let points = points.iter().map(|(a, b)| (x.clamp(*a), y.clamp(*b)));

@@ -109,7 +109,7 @@ fn axes_use_their_area() {
         .map(|point| point.split_once(',').unwrap())
         .map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap()))
         .collect();
-    let (width, height) = (f64::from(frame::WIDTH), f64::from(HEIGHT));
+    let (width, height) = (f64::from(frame::WIDTH), f64::from(frame::HEIGHT));
     let most = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
     let least = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).fold(f64::INFINITY, f64::min);
     assert!(most(|p| p.0) - least(|p| p.0) > 0.75 * width, "{points:?}");
@@ -139,30 +139,6 @@ fn a_distribution_names_its_axes_and_counts_its_series() {
         &["Errors of Reno and CUBIC", "error (%)", "samples at or below (%)", "cwnd (12,000)", "round-trip time (7)"],
     );
     assert!(svg.len() < 40_000, "{} bytes", svg.len());
-}
-
-#[test]
-fn bars_have_a_label_each_and_a_legend_of_what_is_there() {
-    let bar = |label: &str, value, mark| Bar { label: label.to_owned(), value, half: 0.1, mark };
-    let mut bars = Bars {
-        title: "alone: change of completion time".to_owned(),
-        what: "change of completion time against CUBIC".to_owned(),
-        rows: Axis::new("path", "size"),
-        bars: vec![
-            bar("100 Mbit/s, 100 ms, 1 BDP, 200 KB", -0.4, Some(-0.3)),
-            bar("20 Mbit/s, 20 ms, 1 BDP, 1 MB", 0.02, Some(-0.1)),
-            bar("far beyond", 7.0, None),
-        ],
-    };
-    let mut once =
-        vec!["alone: change of completion time", "change of completion time against CUBIC (%)", "path (size)"];
-    once.extend(["95 % interval", "target (at most)", "change over its target", "change (its target met, or none)"]);
-    once.extend(["100 Mbit/s, 100 ms, 1 BDP, 200 KB", "20 Mbit/s, 20 ms, 1 BDP, 1 MB", "far beyond"]);
-    check(&bars.svg().unwrap(), &once);
-    bars.bars.retain(|bar| bar.mark.is_none());
-    let svg = bars.svg().unwrap();
-    check(&svg, &["change", "95 % interval"]);
-    assert!(!svg.contains("target"), "{svg}");
 }
 
 #[test]

@@ -7,7 +7,6 @@
 //! [`judge`] holds against the kernel's windows.
 
 pub mod judge;
-pub mod kept;
 pub mod page;
 pub mod record;
 pub mod scenario;

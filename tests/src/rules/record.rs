@@ -1,7 +1,5 @@
 //! Records a scenario: packets of the mirror port, and the kernel's own samples.
 
-use std::fs::File;
-use std::io::{BufReader, copy};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,8 +7,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use ipnet::IpNet;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -18,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::scenario::{Scenario, Work};
 use crate::accuracy::result::Health;
+use crate::campaign::kept;
 use crate::lab::tap::Tap;
 use crate::lab::topology::{Access, MIRROR_DEVICE, NetworkPlan, Topology};
 use crate::lab::traffic::{Client, Plan, Server, Step};
@@ -58,6 +55,8 @@ pub struct Kernel {
     pub bound: bool,
 }
 
+const RECORDED: &str = "recorded.json";
+
 /// Where a scenario's recording lies.
 #[derive(Clone, Debug)]
 pub struct Place(PathBuf);
@@ -75,19 +74,14 @@ impl Place {
 
     /// What was recorded; `None` where nothing was yet.
     pub fn recorded(&self) -> Option<Recorded> {
-        serde_json::from_slice(&std::fs::read(self.0.join("recorded.json")).ok()?).ok()
+        kept::read(&self.0.join(RECORDED))
     }
 
     fn keep(&self, recorded: &Recorded, capture: &Path) -> Result<()> {
         std::fs::create_dir_all(&self.0).with_context(|| format!("cannot make {}", self.0.display()))?;
-        let file = self.capture();
-        let packed = File::create(&file).with_context(|| format!("cannot write {}", file.display()))?;
-        let mut packed = GzEncoder::new(packed, Compression::fast());
-        copy(&mut BufReader::new(File::open(capture)?), &mut packed).context("cannot pack the capture")?;
-        packed.finish().context("cannot pack the capture")?;
+        kept::pack(capture, &self.capture())?;
         // Last: a recording without it does not count.
-        std::fs::write(self.0.join("recorded.json"), serde_json::to_vec(recorded)?)
-            .context("cannot write recorded.json")
+        kept::write(&self.0.join(RECORDED), recorded)
     }
 }
 

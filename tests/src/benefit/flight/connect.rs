@@ -2,10 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
 use spand_agent::control::Explained;
 
 use super::Planned;
@@ -50,7 +50,7 @@ pub(in crate::benefit) fn connect(
             let (after, _) = window()?;
             thread::sleep(site.path.rtt());
             progress.done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = all.lock();
             let (done, planned) = &mut *all;
             match flow {
                 Ok(flow) => {
@@ -68,7 +68,7 @@ pub(in crate::benefit) fn connect(
         _ => in_lanes(scenario, lane)?,
     }
     drop(sinks);
-    Ok(all.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(all.into_inner())
 }
 
 /// The window that the agent gives a connection of the size that it was asked about, and the rate after the burst.

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::connect::connect;
 use super::stage::Recorded;
-use super::statistics::quantile;
 use super::timeline::Timeline;
+use crate::campaign::statistics::quantile;
 use crate::lab::truth::FlowId;
 
 /// Segments that every host sends at once.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::benefit::result::{Measured, RunResult};
-use crate::benefit::statistics::{Mean, geometric_mean, quantile};
+use crate::campaign::statistics::{Mean, geometric_mean, quantile};
 
 /// A cell of a table.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -39,11 +39,12 @@ impl Which<'_> {
         Which { arm, odd: false }
     }
 
+    pub(super) fn has(self, transfer: &Measured) -> bool {
+        transfer.arm == self.arm && (!self.odd || !transfer.client.is_multiple_of(2))
+    }
+
     fn is(self, transfer: &Measured, case: &Case) -> bool {
-        transfer.case == case.case
-            && transfer.bytes == case.bytes
-            && transfer.arm == self.arm
-            && (!self.odd || !transfer.client.is_multiple_of(2))
+        transfer.case == case.case && transfer.bytes == case.bytes && self.has(transfer)
     }
 }
 
@@ -121,15 +122,4 @@ pub(super) fn ratios(results: &[&RunResult], case: &Case, ours: Which<'_>, other
         }
     }
     seeds.into_iter().filter_map(|(seed, ratios)| Some((seed, geometric_mean(&ratios)?))).collect()
-}
-
-/// Median over all cases with these bytes of both arms: relative change, and the two medians.
-pub(super) fn pooled_median(results: &[&RunResult], bytes: u64, ours: &str, other: &str) -> Option<(f64, f64, f64)> {
-    let median = |arm: &str| {
-        let transfers = results.iter().flat_map(|result| &result.transfers);
-        let of_it = transfers.filter(|transfer| transfer.bytes == bytes && transfer.arm == arm);
-        quantile(of_it.map(|transfer| transfer.completion_ms), 0.5)
-    };
-    let (ours, other) = (median(ours)?, median(other)?);
-    Some((ours / other - 1.0, ours, other))
 }

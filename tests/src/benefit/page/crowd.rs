@@ -1,16 +1,15 @@
 //! Tables of crowds: one kind of sender on each of several equal paths, or two kinds on one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
-use super::cells::arms;
+use super::cells::{Which, arms};
 use super::starts;
 use super::starts::Finding;
-use super::tables::{Summary, percent, size, with_interval};
+use super::tables::{size, with_interval};
 use crate::benefit::result::{Measured, RunResult};
 use crate::benefit::scenario::{MIX, beside};
-use crate::benefit::statistics::Mean;
-use crate::plot::Bar;
+use crate::campaign::page::{self, percent, table};
+use crate::campaign::statistics::Mean;
 
 /// What is compared of a crowd's transfers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -37,18 +36,7 @@ impl Of {
     }
 }
 
-/// Transfers of one kind in one case; of every second client alone where what they are compared with are only those.
-#[derive(Clone, Copy, Debug)]
-struct Group<'a> {
-    arm: &'a str,
-    odd: bool,
-}
-
-impl Group<'_> {
-    fn has(self, one: &Measured) -> bool {
-        one.arm == self.arm && (!self.odd || !one.client.is_multiple_of(2))
-    }
-
+impl Which<'_> {
     /// Sums and counts by seed and part of the time.
     fn parts(self, results: &[&RunResult], of: Of) -> BTreeMap<(u64, u32), (f64, f64)> {
         let mut parts: BTreeMap<(u64, u32), (f64, f64)> = BTreeMap::new();
@@ -78,7 +66,7 @@ impl Group<'_> {
 }
 
 /// Relative change from `other` to `ours`, with an interval from parts of the time: within one transfers meet the same queue.
-fn change(results: &[&RunResult], of: Of, ours: Group<'_>, other: Group<'_>) -> Option<Mean> {
+fn change(results: &[&RunResult], of: Of, ours: Which<'_>, other: Which<'_>) -> Option<Mean> {
     let base = other.mean(results, of)?;
     let theirs = other.parts(results, of);
     let changes: Vec<f64> = ours
@@ -93,7 +81,7 @@ fn change(results: &[&RunResult], of: Of, ours: Group<'_>, other: Group<'_>) -> 
 }
 
 /// Writes the tables of a scenario.
-pub(super) fn write(text: &mut String, results: &[&RunResult]) -> Summary {
+pub(super) fn write(text: &mut String, results: &[&RunResult]) -> Vec<Finding> {
     let arms = arms(results);
     let mut cases: Vec<&str> =
         results.iter().flat_map(|result| &result.transfers).map(|one| one.case.as_str()).collect();
@@ -110,37 +98,28 @@ fn kinds() -> impl Iterator<Item = Of> {
     MIX.into_iter().map(|(bytes, _)| Of::Size(bytes)).chain([Of::OverBound])
 }
 
+fn mean(results: &[&RunResult], of: Of, which: Which<'_>) -> String {
+    match (of, which.mean(results, of)) {
+        (_, None) => "-".to_owned(),
+        (Of::OverBound, Some(mean)) => percent(mean),
+        (Of::Size(_), Some(mean)) => format!("{mean:.0}"),
+    }
+}
+
 /// One kind of sender on each path, against the host's congestion control from ten.
-fn wholes(text: &mut String, results: &[&RunResult], case: &str, arms: &BTreeSet<String>) -> Summary {
-    let mut summary = Summary::default();
-    let whole = |arm| Group { arm, odd: false };
+fn wholes(text: &mut String, results: &[&RunResult], case: &str, arms: &BTreeSet<String>) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let plain = if arms.contains("cubic") { "cubic" } else { "bbr" };
-    let base = whole(plain);
-    let columns: Vec<String> = kinds().map(Of::words).collect();
-    writeln!(
-        text,
-        "\nChange against `{plain}` (mean of parts of the time with its 95 % interval), and its own mean in ms (time over bound: \
-         relative to the bound, all sizes together):\n\n| all senders | {} | sent again |\n|{}",
-        columns.join(" | "),
-        " --- |".repeat(columns.len() + 2)
-    )
-    .ok();
-    let own: Vec<String> = kinds()
-        .map(|of| match (of, base.mean(results, of)) {
-            (_, None) => "-".to_owned(),
-            (Of::OverBound, Some(mean)) => percent(mean),
-            (Of::Size(_), Some(mean)) => format!("{mean:.0}"),
-        })
-        .collect();
-    let row = |arm: &str, cells: &[String], again: f64| {
-        format!("| {arm} | {} | {:.1} % |\n", cells.join(" | "), again * 100.0)
-    };
-    *text += &row(plain, &own, base.again(results));
+    let base = Which::of(plain);
+    let row =
+        |arm: &str, cells: Vec<String>, again: f64| format!("{arm} | {} | {:.1} %", cells.join(" | "), again * 100.0);
+    let own = kinds().map(|of| mean(results, of, base)).collect();
+    let mut rows = vec![row(plain, own, base.again(results))];
     for arm in arms.iter().map(String::as_str).filter(|arm| *arm != plain) {
-        let ours = whole(arm);
+        let ours = Which::of(arm);
         let changes: Vec<(Of, Option<Mean>)> = kinds().map(|of| (of, change(results, of, ours, base))).collect();
-        let cells: Vec<String> = changes.iter().map(|(_, by)| by.map_or("-".to_owned(), with_interval)).collect();
-        *text += &row(arm, &cells, ours.again(results));
+        let cells = changes.iter().map(|(_, by)| by.map_or("-".to_owned(), with_interval)).collect();
+        rows.push(row(arm, cells, ours.again(results)));
         if arm != "product" {
             continue;
         }
@@ -149,69 +128,54 @@ fn wholes(text: &mut String, results: &[&RunResult], case: &str, arms: &BTreeSet
                 Of::Size(_) => starts::CROWD_WORSE_MOST,
                 Of::OverBound => starts::CROWD_OVER_BOUND,
             };
-            summary.judge(format!("crowd, {case}: {}", of.words()), by, target);
+            findings.push(Finding::of_change(format!("crowd, {case}: {}", of.words()), by, target));
         }
         let (again, most) = (ours.again(results), base.again(results));
-        summary.findings.push(Finding {
-            what: format!("crowd, {case}: sent again"),
-            found: format!("{:.1} %", again * 100.0),
-            target: format!("{:.1} % or less", most * 100.0),
-            beyond: again - most,
-        });
+        let (found, target) = (format!("{:.1} %", again * 100.0), format!("{:.1} % or less", most * 100.0));
+        findings.push(Finding::new(format!("crowd, {case}: sent again"), found, target, again - most));
     }
-    summary
+    let columns = kinds().map(Of::words).collect::<Vec<_>>().join(" | ");
+    page::add(
+        text,
+        &format!(
+            "\nChange against `{plain}` (mean of parts of the time with its 95 % interval), and its own mean in ms (time over bound: relative \
+         to the bound, all sizes together):\n\n{}",
+            table(&format!("all senders | {columns} | sent again"), rows)
+        ),
+    );
+    findings
 }
 
 /// Advised transfers and their neighbours on one path, beside the same neighbours among their own kind.
-fn halves(text: &mut String, results: &[&RunResult], case: &str, other: &str) -> Summary {
-    let mut summary = Summary::default();
+fn halves(text: &mut String, results: &[&RunResult], case: &str, other: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let (advised, neighbours) = (beside("product", other), beside(other, "product"));
-    let (advised, neighbours) = (Group { arm: &advised, odd: false }, Group { arm: &neighbours, odd: false });
-    let among_own = Group { arm: other, odd: true };
-    writeln!(
-        text,
-        "\nHalf of the clients are served on advice, the other half by `{other}` without (changes are means of parts of the time \
-         with their 95 % interval):\n\n| size | all {other} (ms) | half {other} | change | advised beside them | change against \
-         these |\n| --- | --- | --- | --- | --- | --- |"
-    )
-    .ok();
+    let (advised, neighbours) = (Which::of(&advised), Which::of(&neighbours));
+    let among_own = Which { arm: other, odd: true };
+    let mut rows = Vec::new();
     for of in kinds() {
-        let mean = |group: Group<'_>| match (of, group.mean(results, of)) {
-            (_, None) => "-".to_owned(),
-            (Of::OverBound, Some(mean)) => percent(mean),
-            (Of::Size(_), Some(mean)) => format!("{mean:.0}"),
-        };
         let by = [change(results, of, neighbours, among_own), change(results, of, advised, neighbours)];
         let [beside, against] = by.map(|by| by.map_or("-".to_owned(), with_interval));
-        writeln!(
-            text,
-            "| {} | {} | {} | {beside} | {} | {against} |",
-            of.words(),
-            mean(among_own),
-            mean(neighbours),
-            mean(advised)
-        )
-        .ok();
+        let [own, beside_them, advised] = [among_own, neighbours, advised].map(|which| mean(results, of, which));
+        rows.push(format!("{} | {own} | {beside_them} | {beside} | {advised} | {against}", of.words()));
         let [Some(beside), Some(against)] = by else { continue };
         let what = format!("{case}, {}", of.words());
-        summary.judge(format!("{what}: advised against {other} beside them"), against, starts::CROWD_WORSE_MOST);
-        summary.judge(format!("{what}: {other} beside advised ones"), beside, starts::CROWD_NEIGHBOURS_OFF);
+        let ours = format!("{what}: advised against {other} beside them");
+        findings.push(Finding::of_change(ours, against, starts::CROWD_WORSE_MOST));
+        let theirs = format!("{what}: {other} beside advised ones");
+        findings.push(Finding::of_change(theirs, beside, starts::CROWD_NEIGHBOURS_OFF));
     }
-    summary
-}
-
-impl Summary {
-    /// Holds a change against the most that it may be.
-    fn judge(&mut self, what: String, by: Mean, most: f64) {
-        let half = by.half_width.unwrap_or(0.0);
-        self.bars.push(Bar { label: what.clone(), value: by.value, half, mark: Some(most) });
-        self.findings.push(Finding {
-            what,
-            found: with_interval(by),
-            target: format!("{} or less", percent(most)),
-            beyond: by.value - most,
-        });
-    }
+    let columns =
+        format!("size | all {other} (ms) | half {other} | change | advised beside them | change against these");
+    page::add(
+        text,
+        &format!(
+            "\nHalf of the clients are served on advice, the other half by `{other}` without (changes are means of parts of the time with \
+         their 95 % interval):\n\n{}",
+            table(&columns, rows)
+        ),
+    );
+    findings
 }
 
 #[cfg(test)]
@@ -224,13 +188,13 @@ mod tests {
         let cases = [("p", "cubic", 100.0, 5), ("p", "product", 120.0, 2), ("p", "fixed16", 90.0, 8)];
         let one = result("crowd-10-81", 1, &cases);
         let mut text = String::new();
-        let summary = write(&mut text, &[&one]);
+        let findings = write(&mut text, &[&one]);
         assert!(
             text.contains("| cubic | - | - | 100 | - |") && text.contains("| fixed16 | - | - | -10.0 % |"),
             "{text}"
         );
         let missed: Vec<&str> =
-            summary.findings.iter().filter(|found| found.is_missed()).map(|found| found.what.as_str()).collect();
+            findings.iter().filter(|found| found.is_missed()).map(|found| found.what.as_str()).collect();
         assert_eq!(missed, ["crowd, p: 100 KB", "crowd, p: time over bound"]);
     }
 
@@ -250,8 +214,8 @@ mod tests {
             one.transfers[n].client = client;
         }
         let mut text = String::new();
-        let summary = write(&mut text, &[&one]);
+        let findings = write(&mut text, &[&one]);
         assert!(text.contains("| 100 KB | 100 | 110 | +10.0 % | 80 | -27.3 % |"), "{text}");
-        assert!(summary.findings.iter().any(|found| found.is_missed() && found.what.contains("beside advised")));
+        assert!(findings.iter().any(|found| found.is_missed() && found.what.contains("beside advised")));
     }
 }

@@ -1,14 +1,13 @@
 //! Where advice might harm: pairs of transfers, an advised and a plain one of the same case, size and turn.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use super::cells::{Case, cases};
 use super::starts::Finding;
-use super::tables::{Summary, name, others, percent};
+use super::tables::{name, others};
 use crate::benefit::result::{Measured, RunResult};
-use crate::benefit::statistics::{Median, quantile};
-use crate::plot::Bar;
+use crate::campaign::page::{self, percent, table};
+use crate::campaign::statistics::{Median, quantile};
 
 /// How much longer no size may take, by the lower end of the interval.
 const WORSE_MOST: f64 = 0.05;
@@ -50,39 +49,34 @@ impl Row {
 }
 
 /// Writes the table of a scenario: the rows in their order.
-pub(super) fn write(text: &mut String, results: &[&RunResult]) -> Summary {
-    let mut summary = Summary::default();
+pub(super) fn write(text: &mut String, results: &[&RunResult]) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for other in others(results) {
-        writeln!(
-            text,
-            "\nAgainst `{other}` (medians in ms; change: median over pairs with its 95 % interval by bootstrap):\n\n| path, size | {other} | \
-             product | change | pairs | sent again |\n| --- | --- | --- | --- | --- | --- |"
-        )
-        .ok();
+        let mut rows = Vec::new();
         for row in cases(results, "product").into_iter().filter_map(|case| Row::of(results, case, &other)) {
             let Row { case, medians: [ours, theirs], change, again } = row;
             let (least, most) = change.between;
             let found = format!("{} ({} to {})", percent(change.value), percent(least), percent(most));
-            writeln!(
-                text,
-                "| {} | {theirs:.1} | {ours:.1} | {found} | {} | {:.2} → {:.2} % |",
+            rows.push(format!(
+                "{} | {theirs:.1} | {ours:.1} | {found} | {} | {:.2} → {:.2} %",
                 name(&case),
                 change.count,
                 again[1] * 100.0,
                 again[0] * 100.0
-            )
-            .ok();
-            summary.findings.push(Finding {
-                what: format!("{} against {other}", name(&case)),
-                found,
-                target: format!("{} or less", percent(WORSE_MOST)),
-                beyond: least - WORSE_MOST,
-            });
-            let half = (most - least) / 2.0;
-            summary.bars.push(Bar { label: name(&case), value: change.value, half, mark: Some(WORSE_MOST) });
+            ));
+            let target = format!("{} or less", percent(WORSE_MOST));
+            let beyond = least - WORSE_MOST;
+            findings.push(Finding { what: format!("{} against {other}", name(&case)), found, target, beyond });
         }
+        page::add(
+            text,
+            &format!(
+                "\nAgainst `{other}` (medians in ms; change: median over pairs with its 95 % interval by bootstrap):\n\n{}",
+                table(&format!("path, size | {other} | product | change | pairs | sent again"), rows)
+            ),
+        );
     }
-    summary
+    findings
 }
 
 #[cfg(test)]
@@ -95,11 +89,11 @@ mod tests {
         let one = result("lossy", 1, &[("p", "cubic", 100.0, 1), ("p", "product", 150.0, 2), ("p", "cubic", 200.0, 3)]);
         let two = result("lossy", 2, &[("p", "product", 130.0, 0), ("p", "cubic", 100.0, 0)]);
         let mut text = String::new();
-        let summary = write(&mut text, &[&one, &two]);
+        let findings = write(&mut text, &[&one, &two]);
         assert!(
             text.contains("| p, 100 KB | 100.0 | 130.0 | +30.0 % (+30.0 % to +50.0 %) | 2 | 1.33 → 1.00 % |"),
             "{text}"
         );
-        assert!(summary.findings.len() == 1 && summary.findings[0].is_missed());
+        assert!(findings.len() == 1 && findings[0].is_missed());
     }
 }

@@ -12,16 +12,15 @@ mod windows;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 
 use self::cells::{Which, cases, side};
 use self::starts::Finding;
-use self::tables::{Summary, percent};
 use super::result::{Learning, Run, RunResult};
 use super::scenario::{Question, Scenario};
 use super::scenarios;
+use crate::campaign::page;
 use crate::lab::path::Carrier;
-use crate::plot::{Axis, Bars};
 use crate::product::{ApplyMethod, Mode, StartVariant};
 
 /// Runs that stand in one section: how starts were applied, the mode, whether sizes were stated, what was learnt from, what
@@ -34,11 +33,8 @@ struct Section<'a> {
     results: Vec<&'a RunResult>,
 }
 
-/// Writes the page, and its plots beside it.
+/// Writes the page, and its plots of time over the bound beside it.
 pub fn write(page: &Path, results: &[RunResult]) -> Result<()> {
-    if let Some(folder) = page.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    }
     let mut kinds: Vec<Kind> = results.iter().map(|result| kind(&result.run)).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -60,7 +56,7 @@ pub fn write(page: &Path, results: &[RunResult]) -> Result<()> {
     verdicts(&mut text, findings);
     text += &body;
     text += &faults(results);
-    std::fs::write(page, text).with_context(|| format!("cannot write {}", page.display()))
+    page::write(page, &text)
 }
 
 fn kind(run: &Run) -> Kind {
@@ -108,39 +104,31 @@ fn header(results: &[RunResult]) -> String {
 
 fn verdicts(text: &mut String, mut findings: Vec<(Kind, Finding)>) {
     findings.retain(|(kind, _)| kind.0 != ApplyMethod::None);
-    let mut missed: Vec<_> = findings.iter().filter(|(_, finding)| finding.is_missed()).collect();
-    missed.sort_by(|a, b| b.1.beyond.total_cmp(&a.1.beyond));
-    writeln!(text, "\n## Short of its target: {} of {} figures\n", missed.len(), findings.len()).ok();
-    text.push_str("| figure | section | found | target |\n| --- | --- | --- | --- |\n");
-    for (kind, Finding { what, found, target, .. }) in missed {
-        writeln!(text, "| {what} | {} | {found} | {target} |", words(*kind)).ok();
-    }
+    let of = findings.len();
+    findings.retain(|(_, finding)| finding.is_missed());
+    let row = |(kind, Finding { what, found, target, beyond }): &(Kind, Finding)| {
+        (*beyond, format!("{what} | {} | {found} | {target}", words(*kind)))
+    };
+    let missed = page::sorted("figure | section | found | target", findings.iter().map(row).collect());
+    page::add(text, &format!("\n## Short of its target: {} of {of} figures\n\n{missed}", findings.len()));
 }
 
 fn faults(results: &[RunResult]) -> String {
-    let mut text = String::new();
-    for result in results {
-        if let Some(fault) = &result.fault {
-            writeln!(text, "| {} | {fault} |", result.run.name()).ok();
-        }
-    }
-    if text.is_empty() {
-        text
-    } else {
-        format!("\n## Runs that count for nothing\n\n| run | why |\n| --- | --- |\n{text}")
-    }
+    let rows = results.iter().filter_map(|one| Some(format!("{} | {}", one.run.name(), one.fault.as_ref()?)));
+    let table = page::table("run | why", rows);
+    if table.is_empty() { table } else { format!("\n## Runs that count for nothing\n\n{table}") }
 }
 
 impl Section<'_> {
-    /// Writes its tables and plots; returns what was held against targets.
+    /// Writes its tables and its plot; returns what was held against targets.
     fn write(&self, text: &mut String, page: &Path) -> Result<Vec<Finding>> {
         writeln!(text, "\n## {}", words(self.kind))?;
         let mut findings = Vec::new();
         if let Some(plot) = windows::write(text, &self.results) {
-            let file = self.plot_file("bound")?;
-            let place = page.with_file_name(&file);
-            std::fs::write(&place, plot.svg()?).with_context(|| format!("cannot write {}", place.display()))?;
-            writeln!(text, "\n![part of all paths and sizes that end within a multiple of the bound]({file})")?;
+            let run = self.results.first().context("a section has results")?.run.name();
+            let file = format!("benefit-{}-bound.svg", run.split('/').next().unwrap_or_default());
+            let what = "part of all paths and sizes that end within a multiple of the bound";
+            *text += &page::plot(page, &file, what, &plot)?;
         }
         let all = scenarios::all();
         let mut families: Vec<&Scenario> = all.iter().collect();
@@ -159,95 +147,24 @@ impl Section<'_> {
             let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
             let many = if seeds.len() == 1 { "1 seed" } else { &format!("{} seeds", seeds.len()) };
             writeln!(text, "\n### {family} ({}; {many}: {})", words(self.kind), seeds.join(", "))?;
-            let summary = match question {
-                Question::Alone | Question::Together | Question::Grid | Question::Rough | Question::OnBbr => {
-                    tables::against(text, &results, *question)
-                }
+            findings.extend(match question {
+                Question::Alone
+                | Question::Together
+                | Question::Grid
+                | Question::Rough
+                | Question::Burst
+                | Question::OnBbr => tables::against(text, &results, *question),
                 Question::Crowd => crowd::write(text, &results),
                 Question::Harm => harm::write(text, &results),
                 Question::Fairness => tables::fairness(text, &results, family.trim_start_matches("fairness-")),
-                Question::Burst => {
-                    let mut summary = tables::against(text, &results, *question);
-                    summary.findings.extend(tables::burst(text, &results).findings);
-                    summary
-                }
                 Question::FirstFlight => {
                     let which = if *family == "flight-active" { "server" } else { "client" };
                     tables::flights(text, &results, which)
                 }
-            };
-            self.plot(text, page, family, &summary)?;
-            shares(text, &results)?;
-            findings.extend(summary.findings);
+            });
         }
-        findings.extend(self.repeats(text)?);
         Ok(findings)
     }
-
-    fn plot(&self, text: &mut String, page: &Path, name: &str, summary: &Summary) -> Result<()> {
-        if summary.bars.is_empty() {
-            return Ok(());
-        }
-        let file = self.plot_file(name)?;
-        let plot = Bars {
-            title: format!("{name}: change of completion time, {}", words(self.kind).replace('`', "")),
-            what: "change of the mean completion time".to_owned(),
-            rows: Axis::new("path", "size"),
-            bars: summary.bars.clone(),
-        };
-        let place = page.with_file_name(&file);
-        std::fs::write(&place, plot.svg()?).with_context(|| format!("cannot write {}", place.display()))?;
-        Ok(writeln!(text, "\n![change of completion time with its interval, and the target]({file})")?)
-    }
-
-    /// A plot of this section is called so.
-    fn plot_file(&self, name: &str) -> Result<String> {
-        let run = self.results.first().context("a section has results")?.run.name();
-        let folder = run.split('/').next().unwrap_or_default();
-        Ok(format!("benefit-{folder}-{name}.svg"))
-    }
-
-    /// Repeated packets over all cases with a CUBIC beside the product.
-    fn repeats(&self, text: &mut String) -> Result<Option<Finding>> {
-        let (mut ours, mut theirs) = (0.0, 0.0);
-        for case in cases(&self.results, "product") {
-            let of = |arm| side(&self.results, &case, Which::of(arm));
-            if let (Some(is), Some(was)) = (of("product"), of("cubic")) {
-                ours += is.again;
-                theirs += was.again;
-            }
-        }
-        if theirs == 0.0 {
-            return Ok(None);
-        }
-        let ratio = ours / theirs;
-        writeln!(text, "\nRepeats a transfer, summed over all cases: cubic {theirs:.2}, product {ours:.2}.")?;
-        Ok(Some(Finding {
-            what: "repeats over all cases against cubic".to_owned(),
-            found: format!("{} of cubic's", percent(ratio).trim_start_matches('+')),
-            target: "50.0 % or less".to_owned(),
-            beyond: ratio - 0.5,
-        }))
-    }
-}
-
-/// What the gateway had estimated.
-fn shares(text: &mut String, results: &[&RunResult]) -> Result<()> {
-    let mut paths: Vec<(String, Vec<String>)> = Vec::new();
-    for learnt in results.iter().flat_map(|result| &result.learnt) {
-        let share = |share: Option<u64>| share.map_or("none".to_owned(), |share| share.to_string());
-        let word = format!("{} to {}", share(learnt.share_before), share(learnt.share_after));
-        match paths.iter_mut().find(|(case, _)| *case == learnt.case) {
-            Some((_, words)) => words.push(word),
-            None => paths.push((learnt.case.clone(), vec![word])),
-        }
-    }
-    let words: Vec<String> = paths.iter().map(|(case, words)| format!("{case}: {}", words.join(", "))).collect();
-    Ok(writeln!(
-        text,
-        "\nThe gateway's share in segments, from when timing began to its end, by seed. {}.",
-        words.join("; ")
-    )?)
 }
 
 /// The tables of the scenarios that show where advice might harm, for who ran them.

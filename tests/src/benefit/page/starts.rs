@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::cells::{Case, Which, cases, ratios, side};
-use super::tables::{name, percent, with_interval};
+use super::tables::{name, with_interval};
 use super::windows::Ratio;
 use crate::benefit::result::RunResult;
 use crate::benefit::scenario::Question;
-use crate::benefit::statistics::Mean;
+use crate::campaign::page::{self, percent};
+use crate::campaign::statistics::Mean;
 use crate::product::StartVariant;
 
 /// How much longer transfers may take over all paths and sizes.
@@ -83,16 +84,17 @@ fn table(text: &mut String, what: &str, compared: &[Compared]) -> Vec<Finding> {
     rows.sort_by(|a, b| b.1.value.total_cmp(&a.1.value));
     let all = Ratio::of_ratios(&rows.iter().map(|(one, _)| &one.ratios).collect::<Vec<_>>());
     let (Some(all), Some((worst, _))) = (all, rows.first()) else { return Vec::new() };
-    writeln!(
-        text,
-        "\n### {what}\n\nChange of the completion time, worst rows first, with its 95 % interval over seeds.\n\n| path, size | change | \
-         seeds | repeats a transfer |\n| --- | --- | --- | --- |"
-    )
-    .ok();
-    for (one, change) in &rows {
+    let row = |(one, change): &(&Compared, Mean)| {
         let (change_text, (is, was)) = (with_interval(*change), one.again);
-        writeln!(text, "| {} | {change_text} | {} | {was:.2} → {is:.2} |", name(&one.case), change.count).ok();
-    }
+        format!("{} | {change_text} | {} | {was:.2} → {is:.2}", name(&one.case), change.count)
+    };
+    page::add(
+        text,
+        &format!(
+            "\n### {what}\n\nChange of the completion time, worst rows first, with its 95 % interval over seeds.\n\n{}",
+            page::table("path, size | change | seeds | repeats a transfer", rows.iter().map(row))
+        ),
+    );
     let sum = |of: fn(&Compared) -> f64| rows.iter().map(|(one, _)| of(one)).sum::<f64>();
     let (is, was) = (sum(|one| one.again.0), sum(|one| one.again.1));
     let too_long = rows.iter().filter(|(one, _)| one.at_least().is_some_and(|least| least > WORSE_MOST)).count();
@@ -107,24 +109,24 @@ fn table(text: &mut String, what: &str, compared: &[Compared]) -> Vec<Finding> {
     .ok();
     let highest = rows.iter().filter_map(|(one, _)| one.at_least()).fold(f64::NEG_INFINITY, f64::max);
     vec![
-        Finding {
-            what: format!("{what}: intervals wholly above {}", percent(WORSE_MOST)),
-            found: format!("{too_long}; the worst path {}", name(&worst.case)),
-            target: "0".to_owned(),
-            beyond: highest - WORSE_MOST,
-        },
-        Finding {
-            what: format!("{what}: geometric mean"),
-            found: all.text(),
-            target: format!("{:.2} or less", 1.0 + WORSE_OVER_ALL),
-            beyond: all.value - 1.0 - WORSE_OVER_ALL,
-        },
-        Finding {
-            what: format!("{what}: repeats a transfer, summed over paths and sizes"),
-            found: format!("{is:.2}"),
-            target: format!("{was:.2} or less"),
-            beyond: is - was,
-        },
+        Finding::new(
+            format!("{what}: intervals wholly above {}", percent(WORSE_MOST)),
+            format!("{too_long}; the worst path {}", name(&worst.case)),
+            "0",
+            highest - WORSE_MOST,
+        ),
+        Finding::new(
+            format!("{what}: geometric mean"),
+            all.text(),
+            format!("{:.2} or less", 1.0 + WORSE_OVER_ALL),
+            all.value - 1.0 - WORSE_OVER_ALL,
+        ),
+        Finding::new(
+            format!("{what}: repeats a transfer, summed over paths and sizes"),
+            format!("{is:.2}"),
+            format!("{was:.2} or less"),
+            is - was,
+        ),
     ]
 }
 
@@ -141,6 +143,20 @@ pub(super) struct Finding {
 }
 
 impl Finding {
+    pub(super) fn new(
+        what: impl Into<String>,
+        found: impl Into<String>,
+        target: impl Into<String>,
+        beyond: f64,
+    ) -> Self {
+        Self { what: what.into(), found: found.into(), target: target.into(), beyond }
+    }
+
+    /// Of a change that may be this at most.
+    pub(super) fn of_change(what: impl Into<String>, by: Mean, most: f64) -> Self {
+        Self::new(what, with_interval(by), format!("{} or less", percent(most)), by.value - most)
+    }
+
     pub(super) fn is_missed(&self) -> bool {
         self.beyond > 0.0
     }

@@ -1,36 +1,16 @@
 //! A table for each question, worst rows first.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-
-use super::cells::{Case, Side, Which, arms, cases, change, pooled_median, runs_of, side};
+use super::cells::{Case, Side, Which, arms, cases, change, runs_of, side};
 use super::starts;
 use super::starts::Finding;
 use crate::benefit::flight::Flights;
 use crate::benefit::result::RunResult;
 use crate::benefit::scenario::{Arm, Question, beside};
-use crate::benefit::statistics::Mean;
-use crate::plot::Bar;
-
-/// What a question's table gives besides its text.
-#[derive(Debug, Default)]
-pub(super) struct Summary {
-    pub(super) findings: Vec<Finding>,
-    pub(super) bars: Vec<Bar>,
-}
+use crate::campaign::page::{self, list, percent, sorted, table};
+use crate::campaign::statistics::Mean;
 
 /// Times that differ by less say nothing: the lab delivers a packet in a hundred later than that.
 const LATENESS_MS: f64 = 0.5;
-
-struct Row {
-    /// Rows with the largest come first.
-    order: f64,
-    text: String,
-}
-
-pub(super) fn percent(value: f64) -> String {
-    format!("{:+.1} %", value * 100.0)
-}
 
 pub(super) fn with_interval(mean: Mean) -> String {
     match mean.half_width {
@@ -52,13 +32,6 @@ pub(super) fn name(case: &Case) -> String {
     format!("{}, {}", case.case, size(case.bytes))
 }
 
-fn print(text: &mut String, mut rows: Vec<Row>) {
-    rows.sort_by(|a, b| b.order.total_cmp(&a.order));
-    for row in rows {
-        *text += &row.text;
-    }
-}
-
 /// The arms that the product is compared with, CUBIC first, then fixed windows in order.
 pub(super) fn others(results: &[&RunResult]) -> Vec<String> {
     let mut others: Vec<String> = arms(results).into_iter().filter(|arm| arm != "product").collect();
@@ -67,19 +40,11 @@ pub(super) fn others(results: &[&RunResult]) -> Vec<String> {
 }
 
 /// The product against every other arm of a question, by completion time, each in the runs that have both.
-pub(super) fn against(text: &mut String, all: &[&RunResult], question: Question) -> Summary {
-    let mut summary = Summary::default();
+pub(super) fn against(text: &mut String, all: &[&RunResult], question: Question) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for other in &others(all) {
         let other = other.as_str();
         let results = &runs_of(all, "product", other);
-        writeln!(
-            text,
-            "\nAgainst `{other}` (times in ms, mean of seeds with its 95 % interval; median and p95 over all \
-             transfers; targets with their tolerance):\n\n| path, size | wire's bound | {other} | median | p95 | product | \
-             median | p95 | change | target | repeats a transfer | first flight | transfers |\n| --- | --- | --- | --- | --- | \
-             --- | --- | --- | --- | --- | --- | --- | --- |"
-        )
-        .ok();
         let mut rows = Vec::new();
         for case in cases(results, "product") {
             let (ours, theirs) = (Which::of("product"), Which::of(other));
@@ -90,223 +55,129 @@ pub(super) fn against(text: &mut String, all: &[&RunResult], question: Question)
                 ("bbr", Question::Together | Question::OnBbr) => Some(starts::WORSE_MOST),
                 _ => None,
             };
-            rows.push(Row {
-                order: by.value - target.unwrap_or(0.0),
-                text: format!(
-                    "| {} | {:.1} | {} | {:.1} | {:.1} | {} | {:.1} | {:.1} | {} | {} | {:.2} → {:.2} | {:.1} → {:.1} | {} + {} |\n",
-                    name(&case),
-                    is.bound_ms,
-                    time(&was),
-                    was.median,
-                    was.p95,
-                    time(&is),
-                    is.median,
-                    is.p95,
-                    with_interval(by),
-                    target.map_or("-".to_owned(), |target| format!("{} or less", percent(target))),
-                    was.again,
-                    is.again,
-                    was.first_flight,
-                    is.first_flight,
-                    was.transfers,
-                    is.transfers
-                ),
-            });
+            let row = format!(
+                "{} | {:.1} | {} | {:.1} | {:.1} | {} | {:.1} | {:.1} | {} | {} | {:.2} → {:.2} | {:.1} → {:.1} | {} + {}",
+                name(&case),
+                is.bound_ms,
+                time(&was),
+                was.median,
+                was.p95,
+                time(&is),
+                is.median,
+                is.p95,
+                with_interval(by),
+                target.map_or("-".to_owned(), |target| format!("{} or less", percent(target))),
+                was.again,
+                is.again,
+                was.first_flight,
+                is.first_flight,
+                was.transfers,
+                is.transfers
+            );
+            rows.push((by.value - target.unwrap_or(0.0), row));
             let what = format!("{} against {other}", name(&case));
-            if let Some(target) = target {
-                summary.findings.push(Finding {
-                    what: format!("{what}: completion time"),
-                    found: with_interval(by),
-                    target: format!("{} or less", percent(target)),
-                    beyond: by.value - target,
-                });
-            }
-            further(&mut summary, question, other, (&what, &case), (&is, &was, by));
-            if other == "cubic" {
-                let label = name(&case);
-                summary.bars.push(Bar { label, value: by.value, half: by.half_width.unwrap_or(0.0), mark: target });
-            }
+            findings.extend(target.map(|most| Finding::of_change(format!("{what}: completion time"), by, most)));
+            findings.extend(further(question, other, (&what, &case), (&is, &was, by)));
         }
-        print(text, rows);
+        let columns = format!(
+            "path, size | wire's bound | {other} | median | p95 | product | median | p95 | change | target | repeats a transfer | first \
+             flight | transfers"
+        );
+        page::add(
+            text,
+            &format!(
+                "\nAgainst `{other}` (times in ms, mean of seeds with its 95 % interval; median and p95 over all transfers; targets with \
+             their tolerance):\n\n{}",
+                sorted(&columns, rows)
+            ),
+        );
     }
-    if question == Question::Grid {
-        pooled(text, all, &mut summary);
-    }
-    summary
+    findings
 }
 
 /// Targets besides the mean.
 fn further(
-    summary: &mut Summary,
     question: Question,
     other: &str,
     (what, case): (&str, &Case),
     (is, was, by): (&Side, &Side, Mean),
-) {
-    let tail = matches!((question, other), (Question::Together, "cubic") | (Question::Grid, "fixed24"));
-    if tail {
-        summary.findings.push(Finding {
-            what: format!("{what}: p95"),
-            found: format!("{:.0} ms", is.p95),
-            target: format!("{:.0} ms or less", was.p95),
-            beyond: if is.p95 < was.p95 + LATENESS_MS { -1.0 } else { is.p95 / was.p95 - 1.0 },
-        });
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if matches!((question, other), (Question::Together, "cubic") | (Question::Grid, "fixed24")) {
+        let beyond = if is.p95 < was.p95 + LATENESS_MS { -1.0 } else { is.p95 / was.p95 - 1.0 };
+        let (found, target) = (format!("{:.0} ms", is.p95), format!("{:.0} ms or less", was.p95));
+        findings.push(Finding::new(format!("{what}: p95"), found, target, beyond));
     }
-    if other == "cubic" && question != Question::Fairness {
+    if other == "cubic" {
         let most = starts::repeats_most(was.again);
-        summary.findings.push(Finding {
-            what: format!("{what}: repeats a transfer"),
-            found: format!("{:.2}", is.again),
-            target: format!("{most:.2} or less"),
-            beyond: is.again - most,
-        });
+        let (found, target) = (format!("{:.2}", is.again), format!("{most:.2} or less"));
+        findings.push(Finding::new(format!("{what}: repeats a transfer"), found, target, is.again - most));
     }
     if question == Question::Together && other == "cubic" && case.case != "30 senders" {
-        summary.findings.push(Finding {
-            what: format!("{what}: interval off zero"),
-            found: with_interval(by),
-            target: "off zero".to_owned(),
-            beyond: if by.is_off_zero() { -1.0 } else { 0.001 },
-        });
+        let beyond = if by.is_off_zero() { -1.0 } else { 0.001 };
+        findings.push(Finding::new(format!("{what}: interval off zero"), with_interval(by), "off zero", beyond));
     }
-}
-
-fn pooled(text: &mut String, results: &[&RunResult], summary: &mut Summary) {
-    const BYTES: u64 = 200_000;
-    const TARGET: f64 = -0.25;
-    for other in others(results) {
-        let results = runs_of(results, "product", &other);
-        let Some((by, ours, theirs)) = pooled_median(&results, BYTES, "product", &other) else { continue };
-        writeln!(
-            text,
-            "\n{} over all paths of this table, median: {other} {theirs:.0} ms, product {ours:.0} ms, {}.",
-            size(BYTES),
-            percent(by)
-        )
-        .ok();
-        if other == "cubic" {
-            summary.findings.push(Finding {
-                what: format!("grid, {} pooled median", size(BYTES)),
-                found: percent(by),
-                target: format!("{} or less", percent(TARGET)),
-                beyond: by - TARGET,
-            });
-        }
-    }
+    findings
 }
 
 /// What senders notice of neighbours on advice, and of neighbours that start with a fixed window or BBR.
-pub(super) fn fairness(text: &mut String, results: &[&RunResult], other: &str) -> Summary {
-    let mut summary = Summary::default();
+pub(super) fn fairness(text: &mut String, results: &[&RunResult], other: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let places: Vec<String> =
         arms(results).into_iter().filter_map(|arm| Some(arm.strip_suffix(&beside("", other))?.to_owned())).collect();
     for place in places {
         let neighbours = beside(other, &place);
-        writeln!(
-            text,
-            "\nEvery second sender is `{other}` without advice beside `{place}`; the same senders where all are `{other}` \
-             (times in ms):\n\n| senders, size | all {other} | half {other} | change | {place} beside them | repeats a \
-             transfer |\n| --- | --- | --- | --- | --- | --- |"
-        )
-        .ok();
-        let mut rows = Vec::new();
-        let mut changes = Vec::new();
+        let (mut rows, mut changes) = (Vec::new(), Vec::new());
         for case in cases(results, &neighbours) {
             let (mixed, alone) = (Which { arm: &neighbours, odd: true }, Which { arm: other, odd: true });
             let (Some(is), Some(was)) = (side(results, &case, mixed), side(results, &case, alone)) else { continue };
             let Some(by) = change(results, &case, mixed, alone) else { continue };
             let there = side(results, &case, Which::of(&beside(&place, other)));
-            rows.push(Row {
-                order: by.value,
-                text: format!(
-                    "| {} | {} | {} | {} | {} | {:.2} → {:.2} |\n",
-                    name(&case),
-                    time(&was),
-                    time(&is),
-                    with_interval(by),
-                    there.as_ref().map_or("-".to_owned(), time),
-                    was.again,
-                    is.again
-                ),
-            });
+            let row = format!(
+                "{} | {} | {} | {} | {} | {:.2} → {:.2}",
+                name(&case),
+                time(&was),
+                time(&is),
+                with_interval(by),
+                there.as_ref().map_or("-".to_owned(), time),
+                was.again,
+                is.again
+            );
+            rows.push((by.value, row));
             changes.push(by.value);
-            if place != "product" {
-                continue;
+            if place == "product" {
+                let what = format!("fairness, {} beside {other}", case.case);
+                findings.push(Finding::of_change(what, by, starts::NEIGHBOUR_WORSE_MOST));
             }
-            let (label, half) = (name(&case), by.half_width.unwrap_or(0.0));
-            summary.bars.push(Bar { label, value: by.value, half, mark: Some(starts::NEIGHBOUR_WORSE_MOST) });
-            summary.findings.push(Finding {
-                what: format!("fairness, {} beside {other}", case.case),
-                found: with_interval(by),
-                target: format!("{} or less", percent(starts::NEIGHBOUR_WORSE_MOST)),
-                beyond: by.value - starts::NEIGHBOUR_WORSE_MOST,
-            });
         }
-        print(text, rows);
+        let columns =
+            format!("senders, size | all {other} | half {other} | change | {place} beside them | repeats a transfer");
+        page::add(
+            text,
+            &format!(
+                "\nEvery second sender is `{other}` without advice beside `{place}`; the same senders where all are `{other}` (times in \
+             ms):\n\n{}",
+                sorted(&columns, rows)
+            ),
+        );
         let Some(mean) = Mean::of(&changes) else { continue };
-        writeln!(text, "\nAverage over the counts: {}.", percent(mean.value)).ok();
+        page::add(text, &format!("\nAverage over the counts: {}.\n", percent(mean.value)));
         if place == "product" {
-            summary.findings.push(Finding {
-                what: format!("fairness beside {other}, average over the counts of senders"),
-                found: percent(mean.value),
-                target: "within 5 %".to_owned(),
-                beyond: mean.value.abs() - 0.05,
-            });
+            let what = format!("fairness beside {other}, average over the counts of senders");
+            findings.push(Finding::new(what, percent(mean.value), "within 5 %", mean.value.abs() - 0.05));
         }
     }
-    summary
-}
-
-/// Losses of many starts at once.
-pub(super) fn burst(text: &mut String, results: &[&RunResult]) -> Summary {
-    let mut summary = Summary::default();
-    let mut all: Vec<&str> =
-        results.iter().flat_map(|result| &result.carried).map(|carried| carried.case.as_str()).collect();
-    all.sort_unstable();
-    all.dedup();
-    text.push_str(
-        "\nPackets lost at the full queue:\n\n| burst | arm | cubic | arm's | ratio |\n| --- | --- | --- | --- | --- |\n",
-    );
-    let mut others: Vec<String> = others(results).into_iter().filter(|arm| arm != "cubic").collect();
-    others.insert(0, "product".to_owned());
-    for (case, arm) in all.iter().flat_map(|case| others.iter().map(move |arm| (case, arm))) {
-        let runs = runs_of(results, "cubic", arm);
-        let loss = |arm: &str| {
-            let mut seeds: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-            for result in &runs {
-                let seed = seeds.entry(result.run.seed).or_default();
-                for carried in result.carried.iter().filter(|carried| carried.case == **case && carried.arm == arm) {
-                    *seed = (seed.0 + carried.dropped, seed.1 + carried.dropped + carried.delivered);
-                }
-            }
-            let of_it: Vec<f64> = seeds.values().map(|(lost, all)| *lost as f64 / (*all).max(1) as f64).collect();
-            Mean::of(&of_it)
-        };
-        let (Some(was), Some(is)) = (loss("cubic"), loss(arm)) else { continue };
-        let loss = |mean| with_interval(mean).trim_start_matches('+').to_owned();
-        let (was_text, is_text) = (loss(was), loss(is));
-        writeln!(text, "| {case} | {arm} | {was_text} | {is_text} | {:.2} |", is.value / was.value).ok();
-        if arm == "product" {
-            summary.findings.push(Finding {
-                what: format!("{case}: packets lost"),
-                found: is_text,
-                target: format!("{was_text} or less"),
-                beyond: is.value - was.value,
-            });
-        }
-    }
-    summary
+    findings
 }
 
 /// First flights as planned.
-pub(super) fn flights(text: &mut String, results: &[&RunResult], which: &str) -> Summary {
+pub(super) fn flights(text: &mut String, results: &[&RunResult], which: &str) -> Vec<Finding> {
     const TARGET: f64 = 0.995;
-    let mut summary = Summary::default();
     let mut sum = Flights::default();
     results.iter().filter_map(|result| result.flights.as_ref()).for_each(|flights| sum.add(flights));
     let judged = sum.connections - sum.moved;
     if judged == 0 {
-        return summary;
+        return Vec::new();
     }
     let part = |count: u32, of: u32| format!("{:.2} %", f64::from(count) / f64::from(of.max(1)) * 100.0);
     let waited = if sum.held == 0 {
@@ -318,35 +189,30 @@ pub(super) fn flights(text: &mut String, results: &[&RunResult], which: &str) ->
             sum.held
         )
     };
-    writeln!(
+    let rows = [
+        format!("all as planned | {} | {}", sum.right, part(sum.right, judged)),
+        format!("segments before the first acknowledgement exact | {} | {}", sum.exact, part(sum.exact, judged)),
+        format!(
+            "median distance after the tenth within 10 % | {} of {} | {}",
+            sum.spaced,
+            sum.paced,
+            part(sum.spaced, sum.paced)
+        ),
+        format!("no burst over 2 after the tenth | {} of {} | {}", sum.smooth, sum.paced, part(sum.smooth, sum.paced)),
+    ];
+    page::add(
         text,
-        "\nConnections opened from the {which}: {} seen, of {} of them the agent's word changed meanwhile (they count for \
-         nothing else).\n\n| what | connections | part |\n| --- | --- | --- |\n| all as planned | {} | {} |\n| segments \
-         before the first acknowledgement exact | {} | {} |\n| median distance after the tenth within 10 % | {} of {} | {} \
-         |\n| no burst over 2 after the tenth | {} of {} | {} |\n\nPlanned windows (times): {}. Segments more or fewer than \
-         planned (times): {}.{waited}",
-        sum.connections,
-        sum.moved,
-        sum.right,
-        part(sum.right, judged),
-        sum.exact,
-        part(sum.exact, judged),
-        sum.spaced,
-        sum.paced,
-        part(sum.spaced, sum.paced),
-        sum.smooth,
-        sum.paced,
-        part(sum.smooth, sum.paced),
-        sum.windows.iter().map(|(window, times)| format!("{window} ({times})")).collect::<Vec<_>>().join(", "),
-        sum.off.iter().map(|(off, times)| format!("{off:+} ({times})")).collect::<Vec<_>>().join(", ")
-    )
-    .ok();
+        &format!(
+            "\nConnections opened from the {which}: {} seen, of {} of them the agent's word changed meanwhile (they count for nothing \
+         else).\n\n{}\nPlanned windows (times): {}. Segments more or fewer than planned (times): {}.{waited}\n",
+            sum.connections,
+            sum.moved,
+            table("what | connections | part", rows),
+            list(sum.windows.iter().map(|(window, times)| format!("{window} ({times})"))),
+            list(sum.off.iter().map(|(off, times)| format!("{off:+} ({times})")))
+        ),
+    );
+    let what = format!("first flights as planned, opened from the {which}, of {judged}");
     let found = f64::from(sum.right) / f64::from(judged);
-    summary.findings.push(Finding {
-        what: format!("first flights as planned, opened from the {which}, of {judged}"),
-        found: part(sum.right, judged),
-        target: "99.50 % or more".to_owned(),
-        beyond: TARGET - found,
-    });
-    summary
+    vec![Finding::new(what, part(sum.right, judged), "99.50 % or more", TARGET - found)]
 }

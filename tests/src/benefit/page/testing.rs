@@ -38,7 +38,6 @@ pub(super) fn result(scenario: &str, seed: u64, transfers: &[(&str, &str, f64, u
         health: Health::default(),
         learnt: Vec::new(),
         transfers: transfers.iter().map(measured).collect(),
-        carried: Vec::new(),
         met: BTreeMap::new(),
         flights: None,
         fault: None,

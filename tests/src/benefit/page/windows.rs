@@ -1,14 +1,14 @@
 //! The product against each single fixed window, CUBIC and BBR, over all paths and sizes.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use super::cells::{Case, Which, cases, ratios, runs_of, side};
 use super::tables::{name, others};
 use crate::benefit::result::RunResult;
 use crate::benefit::scenario::{Arm, Question, Scenario};
 use crate::benefit::scenarios;
-use crate::benefit::statistics::{Mean, geometric_mean};
+use crate::campaign::page;
+use crate::campaign::statistics::{Mean, geometric_mean};
 use crate::plot::{Axis, Mark, Plot, Series};
 
 /// Classes of sizes: name, and most bytes.
@@ -112,30 +112,33 @@ pub(super) fn write(text: &mut String, results: &[&RunResult]) -> Option<Plot> {
     let arms: Vec<(String, Vec<Cell>)> =
         others(results).into_iter().map(|arm| (arm.clone(), cells(results, &arm))).collect();
     means(text, &arms);
-    let mut rows: Vec<(&str, &Cell, Ratio)> = Vec::new();
+    let mut rows = Vec::new();
     for (arm, cells) in arms.iter().filter(|(arm, _)| Arm::fixed_of(arm).is_some()) {
-        rows.extend(cells.iter().filter_map(|cell| Some((arm.as_str(), cell, Ratio::of(&[cell])?))));
+        for cell in cells {
+            let Some(ratio) = Ratio::of(&[cell]) else { continue };
+            let window = arm.trim_start_matches("fixed");
+            let ((ours, theirs), (over, their_over)) = (cell.again, cell.over_bound);
+            let (name, family, text) = (name(&cell.case), cell.family, ratio.text());
+            // Of a path that others fill the bound says nothing.
+            let bound = if cell.is_alone() { format!("{their_over:.2} → {over:.2}") } else { "-".to_owned() };
+            rows.push((
+                ratio.value,
+                format!("{family}: {name} | {window} | {text} | {theirs:.2} → {ours:.2} | {bound}"),
+            ));
+        }
     }
-    let plot = over_bound(&arms);
-    if rows.is_empty() {
-        return plot;
+    if !rows.is_empty() {
+        page::add(
+            text,
+            &format!(
+                "\nThe product against each fixed window, worst rows first (time of the product over the window's, with its 95 % interval; \
+             below 1 the product is faster; retransmitted segments a transfer, the window's → the product's; time over the bound of \
+             path and receiver's window):\n\n{}",
+                page::sorted("path, size | window | ratio | retransmissions | time over bound", rows)
+            ),
+        );
     }
-    rows.sort_by(|a, b| b.2.value.total_cmp(&a.2.value));
-    text.push_str(
-        "\nThe product against each fixed window, worst rows first (time of the product over the window's, with its 95 % \
-         interval; below 1 the product is faster; retransmitted segments a transfer, the window's → the product's; time \
-         over the bound of path and receiver's window):\n\n| path, size | window | ratio | retransmissions | time over \
-         bound |\n| --- | --- | --- | --- | --- |\n",
-    );
-    for (arm, cell, ratio) in rows {
-        let window = arm.trim_start_matches("fixed");
-        let ((ours, theirs), (over, their_over)) = (cell.again, cell.over_bound);
-        let (name, family, ratio) = (name(&cell.case), cell.family, ratio.text());
-        // Of a path that others fill the bound says nothing.
-        let bound = if cell.is_alone() { format!("{their_over:.2} → {over:.2}") } else { "-".to_owned() };
-        writeln!(text, "| {family}: {name} | {window} | {ratio} | {theirs:.2} → {ours:.2} | {bound} |").ok();
-    }
-    plot
+    over_bound(&arms)
 }
 
 /// For each arm the part of all cases that end within a multiple of the bound that path and receiver's window allow.
@@ -173,56 +176,52 @@ fn over_bound(arms: &[(String, Vec<Cell>)]) -> Option<Plot> {
 
 /// The geometric means against each arm.
 fn means(text: &mut String, arms: &[(String, Vec<Cell>)]) {
-    let mut rows = String::new();
+    let again = |cells: &[&Cell]| {
+        let mean = |of: fn(&Cell) -> f64| cells.iter().map(|cell| of(cell)).sum::<f64>() / cells.len() as f64;
+        format!("{:.2} → {:.2}", mean(|cell| cell.again.1), mean(|cell| cell.again.0))
+    };
+    let mut rows = Vec::new();
     for (arm, cells) in arms {
         let alone: Vec<&Cell> = cells.iter().filter(|cell| cell.is_alone()).collect();
         let Some(all) = Ratio::of(&alone) else { continue };
-        write!(rows, "| {arm} | {} | {}", alone.len(), all.text()).ok();
+        let mut columns = vec![arm.clone(), alone.len().to_string(), all.text()];
         let mut least = 0;
         for (_, most) in SIZES {
-            let of_size: Vec<&Cell> =
-                alone.iter().copied().filter(|cell| cell.case.bytes > least && cell.case.bytes <= most).collect();
-            write!(rows, " | {}", Ratio::of(&of_size).map_or("-".to_owned(), Ratio::text)).ok();
+            let is_of_size = |cell: &&Cell| cell.case.bytes > least && cell.case.bytes <= most;
+            let of_size: Vec<&Cell> = alone.iter().copied().filter(is_of_size).collect();
+            columns.push(Ratio::of(&of_size).map_or("-".to_owned(), Ratio::text));
             least = most;
         }
-        let cell = |order: fn(&f64, &f64) -> std::cmp::Ordering| {
+        for order in [|a: &f64, b: &f64| b.total_cmp(a), f64::total_cmp] {
             let one = |cell: &&Cell| Ratio::of(&[cell]).map_or(1.0, |ratio| ratio.value);
             let found = alone.iter().max_by(|a, b| order(&one(a), &one(b)));
-            found.map_or(String::new(), |cell| format!("{:.2} ({})", one(cell), name(&cell.case)))
-        };
-        let (best, worst) = (cell(|a, b| b.total_cmp(a)), cell(f64::total_cmp));
-        let sum = |of: fn(&Cell) -> f64| alone.iter().map(|cell| of(cell)).sum::<f64>() / alone.len() as f64;
-        let (ours, theirs) = (sum(|cell| cell.again.0), sum(|cell| cell.again.1));
-        writeln!(rows, " | {best} | {worst} | {theirs:.2} → {ours:.2} |").ok();
+            columns.push(found.map_or(String::new(), |cell| format!("{:.2} ({})", one(cell), name(&cell.case))));
+        }
+        columns.push(again(&alone));
+        rows.push(columns.join(" | "));
     }
     if !rows.is_empty() {
         let sizes = SIZES.map(|(name, _)| name).join(" | ");
-        writeln!(
+        page::add(
             text,
-            "\nThe product's time over each arm's, one flow at a time: geometric means over all paths and sizes, each with its \
-             95 % interval; below 1 the product is faster. Retransmitted segments a transfer are means over the same cases.\n\n\
-             | against | cases | all | {sizes} | best | worst | retransmissions |\n| --- | --- | --- | --- | --- | --- | --- | \
-             --- | --- | --- |\n{rows}"
-        )
-        .ok();
+            &format!(
+                "\nThe product's time over each arm's, one flow at a time: geometric means over all paths and sizes, each with its 95 % \
+             interval; below 1 the product is faster. Retransmitted segments a transfer are means over the same cases.\n\n{}\n",
+                page::table(&format!("against | cases | all | {sizes} | best | worst | retransmissions"), rows)
+            ),
+        );
     }
-    let mut rows = String::new();
+    let mut rows = Vec::new();
     for (arm, cells) in arms {
         for question in [Question::Together, Question::Burst] {
             let here: Vec<&Cell> = cells.iter().filter(|cell| cell.question == question).collect();
             let (Some(ratio), Some(first)) = (Ratio::of(&here), here.first()) else { continue };
-            let sum = |of: fn(&Cell) -> f64| here.iter().map(|cell| of(cell)).sum::<f64>() / here.len() as f64;
-            let (ours, theirs) = (sum(|cell| cell.again.0), sum(|cell| cell.again.1));
-            writeln!(rows, "| {} | {arm} | {} | {theirs:.2} → {ours:.2} |", first.family, ratio.text()).ok();
+            rows.push(format!("{} | {arm} | {} | {}", first.family, ratio.text(), again(&here)));
         }
     }
     if !rows.is_empty() {
-        writeln!(
-            text,
-            "\nThe same where many send at once:\n\n| scenario | against | ratio | retransmissions |\n| --- | --- | --- | --- \
-             |\n{rows}"
-        )
-        .ok();
+        let table = page::table("scenario | against | ratio | retransmissions", rows);
+        page::add(text, &format!("\nThe same where many send at once:\n\n{table}\n"));
     }
 }
 

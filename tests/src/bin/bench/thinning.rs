@@ -20,7 +20,7 @@ use spand_core::types::SampleRate;
 use spand_core::wire::Frame;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
-use spand_tests::benefit::statistics::quantile;
+use spand_tests::campaign::statistics::quantile;
 use spand_tests::memory::thread_time;
 use spand_tests::trace::connection::Connection;
 use spand_tests::trace::packet::{Packet, Tuple};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-use super::standing::{Standing, restarted};
+use super::standing::{Standing, in_time, restarted};
 use super::{Programs, Row, Size};
 use crate::cluster::gateway::{grpc, port};
 use crate::cluster::traffic::by_connection;
@@ -67,12 +67,10 @@ pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
     let grown = half.iter().zip(&end).map(|(half, end)| *end as f64 / *half as f64).fold(0.0, f64::max);
     rows.push(Row::timed(
         size,
-        Row::judged(
-            format!("memory with the servers away: after {} s, after {} s", away.as_secs() / 2, away.as_secs()),
-            "flat",
-            format!("{} MiB; {} MiB: {grown:.3} times at most", mib(&half), mib(&end)),
-            grown <= 1.05,
-        ),
+        format!("memory with the servers away: after {} s, after {} s", away.as_secs() / 2, away.as_secs()),
+        "flat",
+        format!("{} MiB; {} MiB: {grown:.3} times at most", mib(&half), mib(&end)),
+        grown <= 1.05,
     ));
     // After five minutes a gateway is left with what it saw itself, which for some networks is too little.
     let may_withdraw = size == Size::Full;
@@ -82,23 +80,8 @@ pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
         format!("{withdrawn}; {ended}"),
         ended == 0 && (may_withdraw || withdrawn == 0),
     ));
-    rows.push(match equal {
-        Ok((_, networks)) => Row::timed(
-            size,
-            Row::judged(
-                "all cells after the servers' return",
-                "<= 15 s",
-                format!(
-                    "{networks} networks equal to the last bit {:.1} s after the servers' start",
-                    took.as_secs_f64()
-                ),
-                took <= Duration::from_secs(15),
-            ),
-        ),
-        Err(differ) => {
-            Row::judged("all cells after the servers' return", "<= 15 s", format!("after 60 s {differ}"), false)
-        }
-    });
+    let what = ("all cells after the servers' return", 15);
+    rows.push(in_time(size, what, &equal, (took, "the servers' start")));
     rows.push(restarted(&mut standing.site.gateways, size)?);
     Ok(rows)
 }
@@ -119,8 +102,5 @@ fn start_rows(size: Size, ledger: &Ledger, went: Instant) -> Vec<Row> {
         with.len(),
         without.len()
     );
-    vec![Row::timed(
-        size,
-        Row::judged("starts with the servers away: median", "within 10 %", figure, median_away <= 1.1 * median),
-    )]
+    vec![Row::timed(size, "starts with the servers away: median", "within 10 %", figure, median_away <= 1.1 * median)]
 }

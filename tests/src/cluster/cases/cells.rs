@@ -103,7 +103,7 @@ fn own_cells(size: Size) -> Result<Row> {
         "{each:.2} us ({cells} cells; {:.2} us a network and bucket without sharing)",
         without.as_secs_f64() * 1e6 / expected as f64
     );
-    Ok(Row::timed(size, Row::judged("CPU of an own cell, engine and encoding", "<= 5 us", figure, each <= 5.0)))
+    Ok(Row::timed(size, "CPU of an own cell, engine and encoding", "<= 5 us", figure, each <= 5.0))
 }
 
 /// Lets a bucket pass, and makes messages of the cells as the hub does; how many they were.
@@ -251,7 +251,7 @@ fn held_rows(size: Size, plan: Plan, before: &Moment, after: &Moment) -> Vec<Row
             queue,
             lost < 0.5 && (is_held || size == Size::Quick),
         ),
-        Row::timed(size, Row::judged("CPU of a foreign cell", "<= 5 us", cost, each <= 5.0)),
+        Row::timed(size, "CPU of a foreign cell", "<= 5 us", cost, each <= 5.0),
     ]
 }
 
@@ -280,8 +280,8 @@ fn start_rows(
         format!("{} without load, {lost_without} lost; {} with load, {lost_with} lost", without.len(), with.len());
     Ok(vec![
         Row::judged("starts meanwhile: that arrived", "all", count, lost_with + lost_without == 0),
-        Row::timed(size, Row::judged("starts meanwhile: median", "within 10 %", figure(500), ratio(500) <= 1.1)),
-        Row::timed(size, Row::judged("starts meanwhile: p99", "<= 2 times", figure(990), ratio(990) <= 2.0)),
+        Row::timed(size, "starts meanwhile: median", "within 10 %", figure(500), ratio(500) <= 1.1),
+        Row::timed(size, "starts meanwhile: p99", "<= 2 times", figure(990), ratio(990) <= 2.0),
     ])
 }
 

@@ -101,12 +101,10 @@ pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
         ),
         Row::timed(
             size,
-            Row::judged(
-                "an answer of /v1/share meanwhile",
-                "at most 2 s",
-                format!("{:.2} s", slowest.as_secs_f64()),
-                slowest < Duration::from_secs(2),
-            ),
+            "an answer of /v1/share meanwhile",
+            "at most 2 s",
+            format!("{:.2} s", slowest.as_secs_f64()),
+            slowest < Duration::from_secs(2),
         ),
     ])
 }

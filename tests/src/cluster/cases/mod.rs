@@ -84,7 +84,14 @@ impl Row {
     }
 
     /// Of a rate or a time: judged in full size alone.
-    pub fn timed(size: Size, row: Self) -> Self {
+    pub fn timed(
+        size: Size,
+        what: impl Into<String>,
+        target: impl Into<String>,
+        figure: impl Into<String>,
+        met: bool,
+    ) -> Self {
+        let row = Self::judged(what, target, figure, met);
         let verdict = if size == Size::Full { row.verdict } else { Verdict::Stated };
         Self { verdict, ..row }
     }

@@ -167,20 +167,24 @@ pub(super) fn restarted(gateways: &mut [Gateway], size: Size) -> Result<Row> {
     again.start_again()?;
     let known = agree(&[first, again], Duration::from_secs(60))?;
     let took = begun.elapsed();
-    Ok(match known {
-        Ok((_, networks)) => Row::timed(
-            size,
-            Row::judged(
-                "gateway restarted: all merged estimates",
-                "<= 10 s",
-                format!("{networks} networks equal to the last bit {:.1} s after its start", took.as_secs_f64()),
-                took <= Duration::from_secs(10),
-            ),
-        ),
-        Err(differ) => {
-            Row::judged("gateway restarted: all merged estimates", "<= 10 s", format!("after 60 s {differ}"), false)
+    Ok(in_time(size, ("gateway restarted: all merged estimates", 10), &known, (took, "its start")))
+}
+
+/// A row for gateways that come to know the same N seconds after something, which `took` this long.
+pub(super) fn in_time(
+    size: Size,
+    (what, most_s): (&str, u64),
+    known: &Result<(Duration, usize), String>,
+    (took, since): (Duration, &str),
+) -> Row {
+    let target = format!("<= {most_s} s");
+    match known {
+        Ok((_, networks)) => {
+            let figure = format!("{networks} networks equal to the last bit {:.1} s after {since}", took.as_secs_f64());
+            Row::timed(size, what, target, figure, took <= Duration::from_secs(most_s))
         }
-    })
+        Err(differ) => Row::judged(what, target, format!("after 60 s {differ}"), false),
+    }
 }
 
 /// Networks of which not all know the same.

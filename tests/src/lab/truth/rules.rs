@@ -45,13 +45,6 @@ pub fn samples(rows: &[Row]) -> Vec<KernelSample> {
     flows.into_iter().flat_map(|(flow, rows)| of_flow(flow, &rows)).collect()
 }
 
-/// Mean of the samples that count as in the paper, `None` where there is none.
-pub fn mean_window<'a>(samples: impl IntoIterator<Item = &'a KernelSample>) -> Option<f64> {
-    let counted: Vec<f64> =
-        samples.into_iter().filter(|s| s.reason != Reason::LowerBound).map(|s| s.segments).collect();
-    (!counted.is_empty()).then(|| counted.iter().sum::<f64>() / counted.len() as f64)
-}
-
 fn of_flow(flow: FlowId, rows: &[&Row]) -> Vec<KernelSample> {
     let mut out = Vec::new();
     // What the counters stood at when the transfer before ended.
@@ -244,8 +237,6 @@ mod tests {
         assert_eq!(filled.iter().map(|s| (s.segments, s.reason)).collect::<Vec<_>>(), [(26.0, Reason::End)]);
         let unfilled = samples(&[row(1, Open, 25, 0, 0), row(2, Open, 25, 9, 9), row(90, Open, 25, 0, 9)]);
         assert_eq!(unfilled.iter().map(|s| s.reason).collect::<Vec<_>>(), [Reason::LowerBound]);
-        assert_eq!(mean_window(&unfilled), None);
-        assert_eq!(mean_window(&filled), Some(26.0));
     }
 
     /// The poll sees the second transfer only when it is on its way; what goes out belongs to it all the same.

@@ -1,15 +1,12 @@
 //! One of what is compared: its host, its path and, with the product, its gateway and its agent.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use ipnet::{IpNet, Ipv4Net};
-use serde_json::Value;
 use spand_proto::estimate::RuleKind;
 use spand_proto::start::Shape;
 use tempfile::TempDir;
@@ -261,31 +258,9 @@ impl Stand {
         Ok(carried)
     }
 
-    /// What the gateway says of the network.
-    pub(super) fn network(&self) -> Result<Value> {
-        let product = self.product.as_ref().context("an arm without a gateway")?;
-        let (status, body) = product.api().get(&format!("/v1/networks/{}", prefix(self.number)?))?;
-        ensure!(status == 200, "the gateway answered {status}: {body}");
-        serde_json::from_str(&body).context("the gateway's answer is no JSON")
-    }
-
-    /// What the agent counted, by the counter's name.
-    pub(super) fn counters(&self) -> Result<BTreeMap<String, f64>> {
-        let Some(product) = &self.product else { return Ok(BTreeMap::new()) };
-        let events = product.method_events()?;
-        Ok(events.into_iter().map(|(name, count)| (format!("agent_{name}"), count as f64)).collect())
-    }
-
-    /// What the path did.
-    pub(super) fn path_figures(&self) -> Result<BTreeMap<String, f64>> {
-        let counters = &self.lab.emulator.counters().first().context("an arm has a path")?.down;
-        let number = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed) as f64;
-        Health::check_paths(&self.lab.emulator).with_context(|| self.arm.name.to_owned())?;
-        Ok(BTreeMap::from([
-            ("path_dropped_packets".to_owned(), number(&counters.tail_drops)),
-            ("path_delivered_packets".to_owned(), number(&counters.delivered)),
-            ("path_late_packets".to_owned(), number(&counters.late_1ms)),
-        ]))
+    /// Fails where its path was not as it is set to be.
+    pub(super) fn check_path(&self) -> Result<()> {
+        Health::check_paths(&self.lab.emulator).with_context(|| self.arm.name.to_owned())
     }
 
     /// Fails where a program of the product has ended meanwhile, and stops it.

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use self::arm::Stand;
 pub use self::arm::{Advice, Arm, Host};
 pub use self::connections::{Connection, Lives};
-use self::connections::{Observed, Start, Starts, Watched};
+use self::connections::{Observed, Start, Starts};
 use super::ns::Figures;
 use super::row::Programs;
 use crate::lab::path::PathConfig;
@@ -63,14 +63,12 @@ pub fn run(crowd: &Crowd, arms: &[Arm], seed: u64, programs: &Programs) -> Resul
         stands.push(Stand::build(arm, number, crowd, programs).with_context(|| arm.name.to_owned())?);
     }
     let starts = Starts::observe(stands.first().context("no arm to run")?.port())?;
-    let watched = Watched::default();
     let tallies: Vec<Mutex<Tally>> = stands.iter().map(|_| Mutex::default()).collect();
     let begin = Instant::now() + LEAD;
     let end = begin + crowd.lives.length;
     thread::scope(|scope| {
         for stand in &stands {
             stand.others(scope, crowd.others, end)?;
-            watched.look_at(scope, stand, end)?;
         }
         for connection in &connections {
             thread::sleep((begin + connection.at).saturating_duration_since(Instant::now()));
@@ -89,9 +87,8 @@ pub fn run(crowd: &Crowd, arms: &[Arm], seed: u64, programs: &Programs) -> Resul
     for (mut stand, tally) in stands.into_iter().zip(tallies) {
         let tally = tally.into_inner().map_err(|_| anyhow!("a client panicked"))?;
         let observed = observed.remove(&stand.number).unwrap_or_default();
-        let mut of_arm = figures_of(&stand, &tally, &observed)?;
-        of_arm.extend(watched.figures(stand.number));
-        of_arm.extend(stand.counters()?);
+        stand.check_path()?;
+        let of_arm = figures_of(&stand, &tally, &observed)?;
         let name = stand.arm.name;
         figures.extend(of_arm.into_iter().map(|(figure, value)| (format!("{name}_{figure}"), value)));
         stand.stop()?;
@@ -125,6 +122,5 @@ fn figures_of(stand: &Stand, tally: &Tally, observed: &Observed) -> Result<BTree
     ]);
     figures.extend(mean(|start| Some(start.window)).map(|mean| ("start_window_segments".to_owned(), mean)));
     figures.extend(mean(|start| start.threshold).map(|mean| ("start_threshold_segments".to_owned(), mean)));
-    figures.extend(stand.path_figures()?);
     Ok(figures)
 }

@@ -95,25 +95,21 @@ impl Changeover {
         let times = f64::from(most) / even.max(f64::MIN_POSITIVE);
         vec![
             Row::judged(format!("{name}: its hosts are elsewhere"), "all", missing, is_all),
-            Row::timed(size, Row::judged(format!("{name}: 99 % elsewhere"), "<= 15 s", subscribed, in_time)),
+            Row::timed(size, format!("{name}: 99 % elsewhere"), "<= 15 s", subscribed, in_time),
             Row::judged(format!("{name}: advice that lapsed"), "none", lapsed.to_string(), lapsed == 0),
             Row::timed(
                 size,
-                Row::judged(
-                    format!("{name}: loads of the others"),
-                    "most <= 1.3 of the mean",
-                    format!("{loads}: {ratio:.2}"),
-                    *ratio <= UNEVEN,
-                ),
+                format!("{name}: loads of the others"),
+                "most <= 1.3 of the mean",
+                format!("{loads}: {ratio:.2}"),
+                *ratio <= UNEVEN,
             ),
             Row::timed(
                 size,
-                Row::judged(
-                    format!("{name}: most subscriptions in any 100 ms"),
-                    "<= 3 times the mean",
-                    format!("{most}, mean {even:.1}: {times:.2} times"),
-                    times <= MOST_IN_BURST,
-                ),
+                format!("{name}: most subscriptions in any 100 ms"),
+                "<= 3 times the mean",
+                format!("{most}, mean {even:.1}: {times:.2} times"),
+                times <= MOST_IN_BURST,
             ),
             Row::stated(format!("{name}: adopted"), self.adoption()),
         ]

@@ -211,7 +211,7 @@ impl Trial {
         );
         let in_time = is_all && at_per_mille(&delays, 990) <= BACK_WITHIN;
         self.rows.extend([
-            Row::timed(self.size, Row::judged("back: its hosts return, 99 %", "<= 300 s", figure, in_time)),
+            Row::timed(self.size, "back: its hosts return, 99 %", "<= 300 s", figure, in_time),
             Row::judged("back: streams that ended before another began", "none", failed.to_string(), failed == 0),
             Row::judged("back: advice that lapsed", "none", lapsed.to_string(), lapsed == 0),
         ]);
@@ -244,12 +244,10 @@ impl Trial {
         self.rows.extend(changeover.rows(self.size));
         self.rows.push(Row::timed(
             self.size,
-            Row::judged(
-                "all but one killed: the last snapshot takes longer than a lifetime",
-                format!("> {} s", self.plan.lifetime.as_secs()),
-                format!("{:.1} s", last.as_secs_f64()),
-                last > self.plan.lifetime,
-            ),
+            "all but one killed: the last snapshot takes longer than a lifetime",
+            format!("> {} s", self.plan.lifetime.as_secs()),
+            format!("{:.1} s", last.as_secs_f64()),
+            last > self.plan.lifetime,
         ));
         Ok(())
     }

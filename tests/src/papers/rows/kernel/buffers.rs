@@ -12,13 +12,13 @@ use super::side_by_side;
 use crate::accuracy::result::Health;
 use crate::advised::ask;
 use crate::benefit::stage::prefix;
-use crate::benefit::statistics::quantile;
+use crate::campaign::statistics::quantile;
 use crate::lab::path::{PathConfig, Queue};
 use crate::lab::tap::Tap;
 use crate::lab::topology::{MIRROR_DEVICE, NetworkPlan, SERVER_V4, Topology};
 use crate::lab::traffic::{Conduct, Plan, Server, Step};
 use crate::papers::ns::Figures;
-use crate::papers::row::{Judged, Outcomes, Programs, Row, Setting, Way};
+use crate::papers::row::{Judged, Outcomes, Programs, Setting};
 
 /// Mbit/s, round trip in ms, queue in packets.
 const PATHS: [(u64, u64, u32); 9] = [
@@ -42,23 +42,7 @@ const TIME: Duration = Duration::from_secs(30);
 const MOST_MEDIAN: f64 = 0.15;
 const MOST_P90: f64 = 0.4;
 
-/// K8.
-pub(super) fn estimates() -> Row {
-    let setting = |(name, at_once): (&str, u8)| Setting::new(name, &[]).with("at_once", at_once);
-    Row {
-        id: "K8",
-        what: "the gateway's estimate of the buffer against the queue that was set, nine paths, CUBIC: three transfers one after the other, and four at once",
-        expected: "median error 15 % or less, 90th percentile 40 % or less; an estimate everywhere",
-        source: "bands of this project",
-        way: Way::Kernel { version: 1, run },
-        seeds: 2,
-        quick_seeds: 1,
-        settings: SETTINGS.into_iter().map(setting).collect(),
-        judge: judged,
-    }
-}
-
-fn run(setting: &Setting, _seed: u64, programs: &Programs) -> Result<Figures> {
+pub(super) fn run(setting: &Setting, _seed: u64, programs: &Programs) -> Result<Figures> {
     let at_once: u8 = setting.option("at_once")?;
     let plan = |(n, (mbits, ms, queue)): (usize, &(u64, u64, u32))| {
         let (rate, delay) = (BytesPerSecond(mbits * 125_000), Duration::from_micros(ms * 500));
@@ -113,7 +97,7 @@ fn buffer_of(path: usize) -> String {
     format!("path{path}_buffer_segments")
 }
 
-fn judged(outcomes: &Outcomes) -> Judged {
+pub(super) fn judged(outcomes: &Outcomes) -> Judged {
     let mut judged = Judged::default();
     let mut errors = Vec::new();
     let mut without = 0;

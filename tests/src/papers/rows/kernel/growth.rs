@@ -16,14 +16,12 @@ use crate::lab::path::{PathConfig, Queue};
 use crate::lab::topology::NetworkPlan;
 use crate::lab::traffic::Plan;
 use crate::papers::ns::Figures;
-use crate::papers::row::{Judged, Outcomes, Programs, Row, Setting, Way};
+use crate::papers::row::{Programs, Setting};
 
 const ACKNOWLEDGEMENTS: &str = "acknowledgements";
 const CONNECTIONS: &str = "connections";
 const DIFFERENT: &str = "connections_that_differ";
 
-/// Fewest over all settings.
-const LEAST: f64 = 10_000.0;
 const SEGMENT_BYTES: u64 = 1_448;
 /// Each way.
 const DELAY: Duration = Duration::from_millis(40);
@@ -33,56 +31,7 @@ const EACH: usize = 6;
 /// The window that connections start with.
 const FIRST: u32 = 2;
 
-/// Name, base, growth and its parameter, threshold.
-const SETTINGS: [(&str, &str, &str, u32, u32); 7] = [
-    ("dbc-2", "reno", "dbc", 2, 200),
-    ("dbc-8", "reno", "dbc", 8, 200),
-    ("dbc-4-cubic", "cubic", "dbc", 4, 200),
-    ("burst-4", "reno", "burst", 4, 40),
-    ("burst-8", "reno", "burst", 8, 40),
-    ("burst-8-cubic", "cubic", "burst", 8, 40),
-    ("burst-16", "reno", "burst", 16, 40),
-];
-
-/// K5.
-pub(super) fn followed() -> Row {
-    let setting = |(name, base, growth, parameter, threshold): (&str, &str, &str, u32, u32)| {
-        Setting::new(name, &[("base", base), ("growth", growth)])
-            .with("parameter", parameter)
-            .with("threshold", threshold)
-    };
-    Row {
-        id: "K5",
-        what: "byte counting and Burst TCP in the kernel: the window after every acknowledgement of slow start",
-        expected: "the contract's function to the segment; 10,000 acknowledgements or more in all",
-        source: "the function itself (spand_proto::growth)",
-        way: Way::Kernel { version: 1, run },
-        seeds: 1,
-        quick_seeds: 1,
-        settings: SETTINGS.into_iter().map(setting).collect(),
-        judge: judged,
-    }
-}
-
-fn judged(outcomes: &Outcomes) -> Judged {
-    let mut judged = Judged::default();
-    let mut all = Some(0.0);
-    for (name, ..) in SETTINGS {
-        let one = |figure| outcomes.one(name, figure);
-        let found = one(ACKNOWLEDGEMENTS).zip(one(CONNECTIONS)).zip(one(DIFFERENT));
-        all = all.zip(one(ACKNOWLEDGEMENTS)).map(|(all, more)| all + more);
-        let found = found.map(|((acknowledgements, connections), different)| {
-            let words = format!("{different:.0} of {connections:.0}, {acknowledgements:.0} acknowledgements");
-            (words, different == 0.0)
-        });
-        judged.target(format!("{name}: connections whose window differs"), "0", found);
-    }
-    let found = all.map(|all| (format!("{all:.0}"), all >= LEAST));
-    judged.target("acknowledgements followed", format!("{LEAST:.0} or more"), found);
-    judged
-}
-
-fn run(setting: &Setting, _seed: u64, _programs: &Programs) -> Result<Figures> {
+pub(super) fn run(setting: &Setting, _seed: u64, _programs: &Programs) -> Result<Figures> {
     let (base, threshold): (String, u32) = (setting.option("base")?, setting.option("threshold")?);
     let growth = growth_of(setting)?;
     let stage = Stage::build(&base, &networks(threshold, growth)?)?;

@@ -2,11 +2,10 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use spand_proto::growth::Growth;
@@ -16,15 +15,16 @@ use crate::advised::{Advice, Stage};
 use crate::benefit::path;
 use crate::benefit::scenario::Arm as Sender;
 use crate::benefit::stage::{configure, prefix};
-use crate::benefit::statistics::quantile;
 use crate::benefit::timeline::{self, Timeline, Timelines};
+use crate::campaign::statistics::quantile;
+use crate::campaign::together;
 use crate::lab::host::{Host, Mirrored};
 use crate::lab::tap::Tap;
 use crate::lab::topology::{NetworkPlan, SERVER_DEVICE};
 use crate::lab::traffic::{Client, Conduct, Plan, Server};
 use crate::lab::truth::FlowId;
 use crate::papers::ns::Figures;
-use crate::papers::row::{Judged, Outcomes, Programs, Row, Setting, Way, percent};
+use crate::papers::row::{Programs, Setting};
 
 /// Payload of a segment, and the sizes of mice in segments: Pareto of this scale and shape, up to the thesis's largest mouse.
 const MSS: u64 = 1_024;
@@ -41,7 +41,6 @@ const EDGE_V4: &str = "192.0.2.1";
 const CLIENTS: u8 = 20;
 /// Far above any mouse: slow start ends with a loss.
 const THRESHOLD: u32 = 1_000;
-const LOADS: [u32; 2] = [250, 1_250];
 
 /// Who sends.
 #[derive(Clone, Copy, Debug)]
@@ -71,22 +70,6 @@ impl Kind {
     }
 }
 
-/// K7.
-pub(super) fn burst_tcp() -> Row {
-    let setting = |flows: u32| Setting::new(format!("flows-{flows}"), &[]).with("flows", flows);
-    Row {
-        id: "K7",
-        what: "Burst TCP in the kernel: mice of 4 to 32 packets over 1.5 Mbit/s, 90 ms, a queue of 7 packets, as often as in 250 and 1250 transfers of the thesis",
-        expected: "from one segment f 8 takes 10 % less than Reno or better; from ten fewer repeats than CUBIC, and no gain in time",
-        source: "5.2; from ten a proposal of this project",
-        way: Way::Kernel { version: 1, run },
-        seeds: 3,
-        quick_seeds: 1,
-        settings: LOADS.map(setting).to_vec(),
-        judge: judged,
-    }
-}
-
 const TIME: &str = "ms";
 const MEDIAN: &str = "median_ms";
 const AGAIN: &str = "repeats";
@@ -94,50 +77,6 @@ const FIRST_FLIGHT: &str = "first_flight";
 
 fn figure(kind: Kind, what: &str) -> String {
     format!("{}_{what}", kind.name())
-}
-
-fn judged(outcomes: &Outcomes) -> Judged {
-    let mut judged = Judged::default();
-    let [four, eight, four_ten, eight_ten, reno, reno_ten, cubic] = KINDS;
-    for flows in LOADS {
-        let setting = format!("flows-{flows}");
-        let against = |ours: Kind, theirs: Kind| {
-            outcomes.change((&setting, &figure(ours, TIME)), (&setting, &figure(theirs, TIME)))
-        };
-        let change = against(eight, reno);
-        let what = |ours: &str, theirs: &str| format!("{flows}: {ours} against {theirs}");
-        judged.within(what("f 8 from 1", "Reno from 1"), "-10 % or less", f64::NEG_INFINITY..=-0.10, change, percent);
-        for (name, ours, other, theirs) in [
-            ("f 4 from 1", four, "Reno from 1", reno),
-            ("f 8 from 10", eight_ten, "CUBIC", cubic),
-            ("f 4 from 10", four_ten, "CUBIC", cubic),
-            ("f 8 from 10", eight_ten, "Reno from 10", reno_ten),
-            ("f 4 from 10", four_ten, "Reno from 10", reno_ten),
-            ("f 8 from 1", eight, "CUBIC", cubic),
-        ] {
-            judged.report(what(name, other), "", against(ours, theirs).map(|change| percent(&change)));
-        }
-        let again = |kind| outcomes.mean(&setting, &figure(kind, AGAIN)).map(|mean| mean.value);
-        let both = again(eight_ten).zip(again(cubic));
-        let found = both.map(|(ours, theirs)| (format!("{ours:.2}, CUBIC {theirs:.2}"), ours < theirs));
-        judged.target(format!("{flows}: f 8 from 10: repeats a transfer"), "fewer than CUBIC", found);
-        for (name, what, digits) in [
-            ("mean time (ms)", TIME, 0),
-            ("median (ms)", MEDIAN, 0),
-            ("repeats a transfer", AGAIN, 2),
-            ("first flight", FIRST_FLIGHT, 1),
-        ] {
-            let all: Option<Vec<String>> = KINDS
-                .into_iter()
-                .map(|kind| {
-                    let mean = outcomes.mean(&setting, &figure(kind, what))?;
-                    Some(format!("{} {:.digits$}", kind.name(), mean.value))
-                })
-                .collect();
-            judged.report(format!("{flows}: {name}"), "", all.map(|all| all.join(", ")));
-        }
-    }
-    judged
 }
 
 /// A mouse: when it begins, and its bytes.
@@ -165,7 +104,7 @@ fn mice(flows: u32, seed: u64) -> Vec<Mouse> {
     mice
 }
 
-fn run(setting: &Setting, seed: u64, _programs: &Programs) -> Result<Figures> {
+pub(super) fn run(setting: &Setting, seed: u64, _programs: &Programs) -> Result<Figures> {
     let mice = mice(setting.option("flows")?, seed);
     let path = path::Way { queue_packets: 7, mss: MSS, ..path::Way::reference(1_500, 45) };
     let mut networks = Vec::new();
@@ -242,38 +181,23 @@ type Asked = Vec<(Kind, Mouse, FlowId)>;
 /// Every kind sends the same mice at the same times.
 fn transfers(stage: &Stage, senders: &[Host], mice: &[Mouse]) -> Result<Asked> {
     let begin = Instant::now() + Duration::from_secs(1);
-    let asked = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        let kinds = KINDS.into_iter().zip(senders).zip(&stage.lab.networks);
-        let all: Vec<_> = kinds
-            .map(|((kind, sender), network)| {
-                let asked = &asked;
-                let target = SocketAddr::new(sender.address, stage.lab.port);
-                scope.spawn(move || {
-                    thread::scope(|scope| {
-                        let mut under_way = Vec::new();
-                        for (mouse, from) in mice.iter().zip(network.addresses.iter().cycle()) {
-                            thread::sleep((begin + mouse.begins).saturating_duration_since(Instant::now()));
-                            under_way.push(scope.spawn(move || {
-                                let mut client = network.namespace.enter(|| Client::connect(*from, target))?;
-                                let got = client.ask(&Plan::transfer(Plan::AS_THE_HOST, mouse.bytes))?;
-                                let flow = FlowId { local: target, remote: got.local };
-                                asked.lock().unwrap_or_else(PoisonError::into_inner).push((kind, *mouse, flow));
-                                anyhow::Ok(())
-                            }));
-                        }
-                        joined(under_way)
-                    })
-                })
-            })
-            .collect();
-        joined(all)
-    })?;
-    Ok(asked.into_inner().unwrap_or_else(PoisonError::into_inner))
-}
-
-fn joined(threads: Vec<thread::ScopedJoinHandle<'_, Result<()>>>) -> Result<()> {
-    threads.into_iter().try_for_each(|one| one.join().map_err(|_| anyhow!("a client panicked"))?)
+    let kinds = KINDS.into_iter().zip(senders).zip(&stage.lab.networks).map(|((kind, sender), network)| {
+        let target = SocketAddr::new(sender.address, stage.lab.port);
+        move || {
+            // A thread for each mouse from its time on: all of them at once would be thousands.
+            let due = mice.iter().zip(network.addresses.iter().cycle()).map(|(mouse, from)| {
+                let work = move || {
+                    let mut client = network.namespace.enter(|| Client::connect(*from, target))?;
+                    let got = client.ask(&Plan::transfer(Plan::AS_THE_HOST, mouse.bytes))?;
+                    Ok((kind, *mouse, FlowId { local: target, remote: got.local }))
+                };
+                thread::sleep((begin + mouse.begins).saturating_duration_since(Instant::now()));
+                work
+            });
+            together::all(due)
+        }
+    });
+    together::all(kinds).map(|asked| asked.concat())
 }
 
 fn figures(asked: &Asked, timelines: &Timelines) -> Result<Figures> {

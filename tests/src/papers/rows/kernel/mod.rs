@@ -11,31 +11,30 @@ mod satellite;
 #[cfg(test)]
 mod tests;
 
-use std::thread;
+use anyhow::{Result, bail};
 
-use anyhow::{Result, anyhow};
+use crate::campaign::together;
+use crate::papers::row::{Judged, Outcomes, Run};
 
-use crate::papers::row::Row;
+/// Runs a setting, and judges what no query says.
+type Experiment = (Run, Option<fn(&Outcomes) -> Judged>);
 
-/// All of them, in the page's order.
-pub(super) fn all() -> Vec<Row> {
-    vec![
-        hops::five_bottlenecks(),
-        crowd::long_lives(),
-        crowd::short_lives(),
-        satellite::satellite(),
-        growth::followed(),
-        overflow::overflow(),
-        mice::burst_tcp(),
-        buffers::estimates(),
-    ]
+/// The experiment of this name.
+pub(super) fn experiment(name: &str) -> Result<Experiment> {
+    Ok(match name {
+        "hops" => (hops::run, None),
+        "crowd" => (crowd::run, None),
+        "satellite" => (satellite::run, None),
+        "growth" => (growth::run, None),
+        "overflow" => (overflow::run, Some(overflow::judged)),
+        "mice" => (mice::run, None),
+        "buffers" => (buffers::run, Some(buffers::judged)),
+        other => bail!("there is no experiment `{other}`"),
+    })
 }
 
 /// Does the work of each of `count` networks in a thread of its own.
 fn side_by_side(count: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
     let work = &work;
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..count).map(|network| scope.spawn(move || work(network))).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow!("a client panicked"))?)
-    })
+    together::all((0..count).map(|network| move || work(network))).map(drop)
 }

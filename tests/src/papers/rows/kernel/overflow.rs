@@ -13,7 +13,7 @@ use super::lanes::{Lane, PACKET_BYTES, SEGMENT_BYTES, stream};
 use crate::advised::Advice;
 use crate::lab::path::{PathConfig, Queue};
 use crate::papers::ns::Figures;
-use crate::papers::row::{Judged, Outcomes, Programs, Row, Setting, Way};
+use crate::papers::row::{Judged, Outcomes, Programs, Setting};
 
 /// 1.5 Mbit/s.
 const RATE: BytesPerSecond = BytesPerSecond(187_500);
@@ -30,22 +30,6 @@ const DBC: &str = "dbc_2";
 const DBC_ENOUGH: &str = "dbc_enough";
 const BUFFER: &str = "buffer";
 const ARMS: [&str; 5] = ["reno", "cubic", BUFFER, DBC, DBC_ENOUGH];
-
-/// K6.
-pub(super) fn overflow() -> Row {
-    let setting = |buffer: u32| Setting::new(format!("buffer{buffer}"), &[]).with("buffer", buffer);
-    Row {
-        id: "K6",
-        what: "Barakat & Altman, 1.5 Mbit/s, 560 ms, a queue of B packets of 524 bytes, receivers as Linux: the window when the first lost packet was sent",
-        expected: "Reno: 1.0 to 1.45 times W_B, in slow start; none in slow start with the limit by the buffer, nor with byte counting as slow as the buffer needs",
-        source: "W_B = min(B + µT, B (d + 1)), d = 1: Linux counts every segment; the band is of this project",
-        way: Way::Kernel { version: 1, run },
-        seeds: 1,
-        quick_seeds: 1,
-        settings: BUFFERS.into_iter().map(setting).collect(),
-        judge: judged,
-    }
-}
 
 /// Rate times empty round trip, in packets.
 fn pipe() -> f64 {
@@ -77,7 +61,7 @@ fn lane(arm: &str, buffer: u32) -> Result<Lane> {
     Ok(Lane { control: if arm == "cubic" { "cubic" } else { "reno" }, advice, path })
 }
 
-fn run(setting: &Setting, _seed: u64, _programs: &Programs) -> Result<Figures> {
+pub(super) fn run(setting: &Setting, _seed: u64, _programs: &Programs) -> Result<Figures> {
     let buffer: u32 = setting.option("buffer")?;
     let lanes: Vec<Lane> = ARMS.into_iter().map(|arm| lane(arm, buffer)).collect::<Result<_>>()?;
     let mut figures = Figures::new();
@@ -114,7 +98,7 @@ fn repeats_of(arm: &str) -> String {
     format!("{arm}_repeats")
 }
 
-fn judged(outcomes: &Outcomes) -> Judged {
+pub(super) fn judged(outcomes: &Outcomes) -> Judged {
     let mut judged = Judged::default();
     for buffer in BUFFERS {
         let setting = format!("buffer{buffer}");

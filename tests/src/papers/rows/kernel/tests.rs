@@ -2,6 +2,7 @@
 
 use crate::papers::ns::Figures;
 use crate::papers::row::{Outcomes, Row, Verdict};
+use crate::papers::rows;
 
 type Changed<'a> = (&'a str, &'a str, f64);
 
@@ -13,9 +14,13 @@ struct Base {
 
 impl Base {
     fn new(id: &str, figures: impl Fn(&str) -> Figures) -> Self {
-        let row = super::all().into_iter().find(|row| row.id == id).expect("a row");
+        let row = rows::all().expect("rows").into_iter().find(|row| row.id == id).expect("a row");
         let settings = row.settings.iter().map(|setting| (setting.name.clone(), figures(&setting.name))).collect();
         Self { row, settings }
+    }
+
+    fn verdict_of(&self, outcomes: &Outcomes) -> Verdict {
+        self.row.judge(outcomes).expect("queries").verdict()
     }
 
     fn verdict(&self, changed: &[Changed<'_>]) -> Verdict {
@@ -28,7 +33,7 @@ impl Base {
             }
             outcomes.0.entry(setting.clone()).or_default().insert(1, figures);
         }
-        (self.row.judge)(&outcomes).verdict()
+        self.verdict_of(&outcomes)
     }
 
     /// Met as it is and with each of `held`, short with each of `missed`.
@@ -40,7 +45,7 @@ impl Base {
         for change in missed {
             assert_eq!(self.verdict(&[*change]), Verdict::Short, "{}: {change:?}", self.row.id);
         }
-        assert_eq!((self.row.judge)(&Outcomes::default()).verdict(), Verdict::Incomplete, "{}", self.row.id);
+        assert_eq!(self.verdict_of(&Outcomes::default()), Verdict::Incomplete, "{}", self.row.id);
     }
 }
 
@@ -186,4 +191,31 @@ fn estimates_of_a_buffer_are_judged_by_median_and_ninth_decile_and_by_those_that
     assert_eq!(with(2, 0.5, false).verdict(&[]), Verdict::Short, "one in ten");
     assert_eq!(with(2, -0.5, false).verdict(&[]), Verdict::Short, "too small is no better");
     assert_eq!(with(0, 0.0, true).verdict(&[]), Verdict::Short, "one without an estimate");
+}
+
+#[test]
+fn bottlenecks_are_judged_by_six_senders_and_by_the_losers() {
+    let (light, heavy) = ("udp-12", "udp-48");
+    let base = Base::new("K1", |setting| {
+        let mut figures = Figures::new();
+        for senders in [1, 6, 15, 30] {
+            for kind in ["product", "cubic", "reno3"] {
+                let (loser, gainer) = (setting == "udp-48", senders == 6 && setting == "udp-12");
+                let ms = if kind != "product" {
+                    100.0
+                } else if loser {
+                    101.0
+                } else if gainer {
+                    79.0
+                } else {
+                    150.0
+                };
+                let name = format!("{senders}_{kind}");
+                figures.extend(of(&[&name], &[("ms", ms), ("repeats", 0.0)]));
+            }
+        }
+        figures
+    });
+    let missed = [(light, "6_product_ms", 81.0), (heavy, "1_product_ms", 103.0), (heavy, "30_product_ms", 103.0)];
+    base.check(&[(light, "1_product_ms", 200.0)], &missed);
 }

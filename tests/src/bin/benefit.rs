@@ -5,25 +5,31 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::thread;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, ValueEnum};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use spand_tests::benefit::plan::{Campaign, Planned};
-use spand_tests::benefit::result::Learning;
+use spand_tests::benefit::result::{Learning, Run, RunResult};
 use spand_tests::benefit::stage::Programs;
 use spand_tests::benefit::{page, result};
-use spand_tests::ending::{TOO_BUSY, TooBusy, arguments, exit_code};
+use spand_tests::campaign::lanes::{self, Job, Limits, Outcome};
+use spand_tests::campaign::{self, kept};
+use spand_tests::ending::{TOO_BUSY, arguments, exit_code};
 use spand_tests::lab::path::Carrier;
 use spand_tests::product::{ApplyMethod, Mode, StartVariant, interrupt, program};
+
+const NAME: &str = "benefit";
+const MINUTES: u64 = 55;
+/// A run without a sound result is tried this often in all.
+const TRIES: u32 = 2;
 
 #[derive(Debug, Parser)]
 #[command(about = "Times real transfers with and without the product (needs root)")]
 struct Arguments {
+    #[command(flatten)]
+    campaign: campaign::Shared,
     /// How the agent applies starts; none: no agent, which shows what the lab itself adds
     #[arg(long, value_enum, default_value = "bpf")]
     way: ApplyMethod,
@@ -52,27 +58,12 @@ struct Arguments {
     /// Only these scenarios; a family's name, such as alone, stands for all of its parts, and harm for all where advice might harm
     #[arg(long, value_delimiter = ',')]
     scenarios: Vec<String>,
-    /// Begin no run that would end later than this
-    #[arg(long, default_value_t = 55)]
-    minutes: u64,
     /// Run one scenario with the first mode and seed here and now, whether or not it has a result
     #[arg(long, value_name = "SCENARIO")]
     one: Option<String>,
     /// Keep that run's recordings, logs and configurations in this folder
     #[arg(long, requires = "one")]
     keep: Option<PathBuf>,
-    /// Where results go, one file a run
-    #[arg(long, default_value = "target/benefit")]
-    out: PathBuf,
-    /// Where the tables go, as a page; its plots lie beside it
-    #[arg(long, default_value = "target/benefit.md")]
-    page: PathBuf,
-    /// Only print the plan
-    #[arg(long)]
-    plan: bool,
-    /// Only make the tables
-    #[arg(long)]
-    report: bool,
     /// The gateway's program; default: beside this one
     #[arg(long, env = "SPAND_GATEWAY")]
     gateway: Option<PathBuf>,
@@ -99,10 +90,7 @@ fn main() -> ExitCode {
 
 fn work() -> Result<ExitCode> {
     let arguments: Arguments = arguments();
-    let scenarios = match &arguments.one {
-        Some(name) => vec![name.clone()],
-        None => arguments.scenarios.clone(),
-    };
+    let (out, page) = (arguments.campaign.out(NAME), arguments.campaign.page(NAME));
     let campaign = Campaign {
         way: arguments.way,
         modes: arguments.modes.clone(),
@@ -112,7 +100,7 @@ fn work() -> Result<ExitCode> {
         paths: arguments.paths,
         first_seed: arguments.seed,
         seeds: arguments.seeds,
-        scenarios,
+        scenarios: arguments.one.as_ref().map_or(arguments.scenarios.clone(), |name| vec![name.clone()]),
     };
     let needs_programs = arguments.start.iter().any(|start| *start != StartVariant::Plain);
     ensure!(!needs_programs || arguments.way == ApplyMethod::Bpf, "--start other than plain needs --way bpf");
@@ -123,7 +111,7 @@ fn work() -> Result<ExitCode> {
     );
     ensure!(!runs.is_empty(), "there is no scenario {}", campaign.scenarios.join(" or "));
     if arguments.one.is_some() {
-        return run_one(runs.first().context("a run")?, &arguments).map(|()| ExitCode::SUCCESS);
+        return run_one(runs.first().context("a run")?, &arguments, &out).map(|()| ExitCode::SUCCESS);
     }
     let seconds: f64 = runs.iter().map(Planned::seconds).sum();
     println!(
@@ -134,129 +122,83 @@ fn work() -> Result<ExitCode> {
         runs.len(),
         seconds / 60.0
     );
-    if arguments.plan {
+    if arguments.campaign.plan {
         for planned in &runs {
             println!("{:>5.0} s  {}", planned.seconds(), planned.run.name());
         }
         return Ok(ExitCode::SUCCESS);
     }
     let mut code = ExitCode::SUCCESS;
-    if !arguments.report {
-        interrupt::install()?;
-        let deadline = Instant::now() + Duration::from_secs(arguments.minutes * 60);
-        if run(&runs, &arguments.out, deadline, &arguments.programs())? {
-            code = ExitCode::from(TOO_BUSY);
-        }
+    if !arguments.campaign.report && run(&arguments, &runs, &out)?.too_busy > 0 {
+        code = ExitCode::from(TOO_BUSY);
     }
-    let results = result::read_all(&arguments.out)?;
+    let results: Vec<RunResult> = kept::read_all(&out)?;
     if results.is_empty() {
-        ensure!(code != ExitCode::SUCCESS, "no run has a result yet in {}", arguments.out.display());
+        ensure!(code != ExitCode::SUCCESS, "no run has a result yet in {}", out.display());
         return Ok(code);
     }
-    page::write(&arguments.page, &results)?;
+    page::write(&page, &results)?;
     print!("{}", page::harm(&results));
-    println!("{} results; {} written", results.len(), arguments.page.display());
+    println!("{} results; {} written", results.len(), page.display());
     Ok(code)
 }
 
 /// Runs one scenario in this process.
-fn run_one(planned: &Planned, arguments: &Arguments) -> Result<()> {
+fn run_one(planned: &Planned, arguments: &Arguments, out: &Path) -> Result<()> {
     interrupt::install()?;
-    let agent_more = arguments
-        .agent_config
-        .as_ref()
-        .map(|file| std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display())))
-        .transpose()?
-        .unwrap_or_default();
+    let read =
+        |file: &PathBuf| std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));
     let programs = Programs {
         gateway: program(arguments.gateway.as_deref(), "spand-gateway")?,
         agent: program(arguments.agent.as_deref(), "spand-agent")?,
-        agent_more,
+        agent_more: arguments.agent_config.as_ref().map_or(Ok(String::new()), read)?,
         keep: arguments.keep.clone(),
     };
     let begin = Instant::now();
     let say = |what: &str| println!("[{:>5.1} s] {what}", begin.elapsed().as_secs_f64());
     let result = spand_tests::benefit::run::run(&planned.scenario, &planned.run, &programs, &say)?;
-    result::write(&arguments.out, &result)?;
+    result::write(out, &result)?;
     print!("{}{}", page::summary(&result), page::harm(&[result]));
     Ok(())
 }
 
-// Runs what is missing, one run at a time in a process of its own: two at once would disturb each other.
-
-/// A run without a sound result is tried this often in all.
-const TRIES: u32 = 2;
-
-/// Runs until the deadline; what is left is printed. `programs`: options of this program that say what to run. Returns whether a
-/// run has no sound result since the machine was too busy.
-pub(crate) fn run(runs: &[Planned], out: &Path, deadline: Instant, programs: &[OsString]) -> Result<bool> {
-    let is_sound = |planned: &Planned| result::read(out, &planned.run).is_some_and(|result| result.fault.is_none());
+/// Runs what has no sound result, one run at a time: two at once would disturb each other.
+fn run(arguments: &Arguments, runs: &[Planned], out: &Path) -> Result<Outcome> {
+    let fault = |run: &Run| match result::read(out, run) {
+        None => Some("it left no result".to_owned()),
+        Some(result) => result.fault,
+    };
     std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
-    let (all, mut too_busy) = (runs.len(), false);
-    for (number, planned) in (1..).zip(runs) {
-        let mut was_busy = false;
-        for attempt in 1..=TRIES {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if is_sound(planned) || interrupt::came() || planned.seconds() > left.as_secs_f64() {
-                break;
-            }
-            let again = if attempt > 1 { " again" } else { "" };
-            println!("[{number}/{all}] {}{again}, about {:.0} s", planned.run.name(), planned.seconds());
-            was_busy = start(planned, out, programs)?;
-            match result::read(out, &planned.run).map(|result| result.fault) {
-                None => println!("[{number}/{all}] left no result"),
-                Some(Some(fault)) => println!("[{number}/{all}] counts for nothing: {fault}"),
-                Some(None) => {}
-            }
+    let missing = runs.iter().filter(|planned| fault(&planned.run).is_some());
+    let job = |of: &Planned| Job { name: of.run.name(), seconds: of.seconds(), of: of.clone(), weight: 0, tries: 0 };
+    let deadline = arguments.campaign.deadline(Some(MINUTES));
+    let limits = Limits { lanes: 1, weight: 0, deadline, tries: TRIES };
+    lanes::run(missing.map(job).collect(), &limits, |job| {
+        println!("{}, about {:.0} s", job.name, job.seconds);
+        let run = &job.of.run;
+        let (seed, learning, paths) = (run.seed.to_string(), value_name(&run.learning), value_name(&run.paths));
+        let own = [
+            ("--one", run.scenario.as_str()),
+            ("--seed", &seed),
+            ("--modes", run.mode.name()),
+            ("--way", run.way.name()),
+            ("--start", run.start.name()),
+            ("--learning", &learning),
+            ("--paths", &paths),
+        ];
+        let mut words: Vec<OsString> = own.into_iter().flat_map(|(name, value)| [name.into(), value.into()]).collect();
+        words.extend(arguments.programs());
+        words.extend(["--out".into(), out.into()]);
+        words.extend((!run.stated).then(|| "--unstated".into()));
+        lanes::process(&words, Duration::from_secs_f64(job.seconds * 3.0 + 120.0), true)?;
+        match fault(run) {
+            Some(fault) => bail!("it counts for nothing: {fault}"),
+            None => Ok(job.name.clone()),
         }
-        too_busy |= was_busy && !is_sound(planned);
-    }
-    let missing = runs.iter().filter(|planned| !is_sound(planned)).count();
-    println!("{missing} of {all} runs have no sound result yet");
-    Ok(too_busy)
+    })
 }
 
 /// A value as the command line takes it.
 fn value_name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
-/// One run in a process of its own, ended where it hangs: whether the machine was too busy for it.
-fn start(planned: &Planned, out: &Path, programs: &[OsString]) -> Result<bool> {
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let run = &planned.run;
-    let mut command = Command::new(program);
-    command
-        .args(["--one", &run.scenario, "--seed", &run.seed.to_string(), "--modes", run.mode.name()])
-        .args(["--way", run.way.name(), "--start", run.start.name()])
-        .args(["--learning", &value_name(&run.learning), "--paths", &value_name(&run.paths)])
-        .args(programs)
-        .arg("--out")
-        .arg(out)
-        .stdin(Stdio::null());
-    if !run.stated {
-        command.arg("--unstated");
-    }
-    let mut child = command.spawn().context("cannot start a run")?;
-    let longest = Duration::from_secs_f64(planned.seconds() * 3.0 + 120.0);
-    let begin = Instant::now();
-    let mut signalled = false;
-    loop {
-        if let Some(status) = child.try_wait().context("cannot wait for a run")? {
-            return Ok(status.code() == Some(TOO_BUSY.into()));
-        }
-        thread::sleep(Duration::from_millis(200));
-        if interrupt::came() && !signalled {
-            signalled = true;
-            // It takes its lab down in order.
-            kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM).context("cannot stop a run")?;
-        }
-        if begin.elapsed() > longest {
-            eprintln!("{}", TooBusy::new(format!("the end of {}", planned.run.name()), longest));
-            // Its process alone: nothing of a run outlives it.
-            child.kill().context("cannot end a run that hung")?;
-            child.wait().context("cannot wait for a run")?;
-            return Ok(true);
-        }
-    }
 }
