@@ -4,6 +4,7 @@ use std::iter::Peekable;
 use std::str::SplitWhitespace;
 
 use super::Fault;
+use super::packet::ALL;
 
 /// A part of a script: what a test is made of.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub enum Line {
     Finish(u64),
     /// The part of the starts that is followed from here on, in 256ths.
     Keep(u16),
+    /// Other prefixes or listeners from here on.
+    Set(Vec<String>),
     /// The client's host was advised to start.
     Advised,
     /// Lines that come several times.
@@ -59,6 +62,8 @@ pub enum Subject {
     },
     /// What is known of the network of an address or prefix.
     Network(Option<String>),
+    /// What is known of the transfers of a service inside.
+    Service(String),
     /// The events since those last expected.
     Events(Vec<String>),
 }
@@ -88,6 +93,8 @@ pub struct Packet {
     pub(super) from_server: bool,
     pub(super) flags: String,
     pub(super) range: Option<(u64, u64)>,
+    /// Bytes after all that this side sent, where there is no range.
+    pub(super) more: u64,
     pub(super) ack: Option<u64>,
     pub(super) sack: Vec<(u64, u64)>,
     pub(super) value: Option<u32>,
@@ -172,6 +179,8 @@ fn parse(first: &str, words: &mut Words<'_>) -> Result<Line, String> {
         "finish" => Line::Finish(only_time(words)?),
         "keep" => Line::Keep(number_of(rest(words).first().map_or("", String::as_str))?),
         "advised" => Line::Advised,
+        "set" => Line::Set(rest(words)),
+        "starts" => starts(words)?,
         "expect" => expectation(words)?,
         _ => Line::Packet(packet(words)?),
     })
@@ -204,6 +213,18 @@ fn number_of<N: std::str::FromStr>(word: &str) -> Result<N, String> {
 fn pair(word: &str) -> Option<(u64, u64)> {
     let (left, right) = word.split_once(':')?;
     Some((left.parse().ok()?, right.parse().ok()?))
+}
+
+/// `starts N every TIME`, and what follows as of `connection`: opens N, and sends a segment on each.
+fn starts(words: &mut Words<'_>) -> Result<Line, String> {
+    let [_, count, _] = [words.next(), words.next(), words.next()];
+    let count = number_of(count.unwrap_or_default())?;
+    let every_us = time(words.peek().copied().unwrap_or_default())?;
+    let opening = opening(words)?;
+    let sent = ["+1 > +1000", "+1 < ack all"].map(|text| format!("{} {text}", opening.name));
+    let [data, ack] = sent.map(|text| packet(&mut text.split_whitespace().peekable()));
+    let lines = [Line::Connection(opening), Line::Packet(data?), Line::Packet(ack?)];
+    Ok(Line::Repeat(Repetition { count, every_us, lines: lines.into_iter().map(|line| (0, line)).collect() }))
 }
 
 fn opening(words: &mut Words<'_>) -> Result<Opening, String> {
@@ -270,6 +291,7 @@ fn packet(words: &mut Words<'_>) -> Result<Packet, String> {
         from_server,
         flags: ".".to_owned(),
         range: None,
+        more: 0,
         ack: None,
         sack: Vec::new(),
         value: None,
@@ -286,7 +308,7 @@ fn packet(words: &mut Words<'_>) -> Result<Packet, String> {
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} has no value"));
         match word {
-            "ack" => packet.ack = Some(number_of(value()?)?),
+            "ack" => packet.ack = Some(Some(value()?).filter(|word| *word != "all").map_or(Ok(ALL), number_of)?),
             "sack" => {
                 let blocks = value()?.split(',').map(|block| pair(block).ok_or(format!("{block} is no SACK block")));
                 packet.sack = blocks.collect::<Result<_, _>>()?;
@@ -304,6 +326,7 @@ fn packet(words: &mut Words<'_>) -> Result<Packet, String> {
             "ect0" => packet.ecn = 2,
             "ce" => packet.ecn = 3,
             flags if flags.chars().all(|flag| "SFRP.EW".contains(flag)) => flags.clone_into(&mut packet.flags),
+            more if more.starts_with('+') => packet.more = number_of(more.trim_start_matches('+'))?,
             range => packet.range = Some(pair(range).ok_or(format!("a packet has no {range}"))?),
         }
     }
@@ -323,6 +346,10 @@ fn expectation(words: &mut Words<'_>) -> Result<Line, String> {
             let address = words.next_if(|word| word.contains(['.', ':']));
             Subject::Network(address.map(str::to_owned))
         }
+        Some("service") => {
+            words.next();
+            Subject::Service(words.next().unwrap_or_default().to_owned())
+        }
         Some("events") => {
             words.next();
             let text = words.collect::<Vec<_>>().join(" ");
@@ -335,6 +362,7 @@ fn expectation(words: &mut Words<'_>) -> Result<Line, String> {
     while let Some(name) = words.next() {
         // Samples and the like are lists: all that is left of the line.
         let value = match name {
+            "outcomes" | "explained" => words.collect::<Vec<_>>().join(" "),
             "samples" if matches!(subject, Subject::Direction { .. }) => words.collect::<Vec<_>>().join(" "),
             _ => words.next().ok_or(format!("{name} has no value"))?.to_owned(),
         };
