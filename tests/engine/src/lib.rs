@@ -5,6 +5,7 @@
 pub mod corpus;
 pub mod digests;
 pub mod ending;
+pub mod frame;
 pub mod parallel;
 pub mod script;
 pub mod trace;

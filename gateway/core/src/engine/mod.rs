@@ -324,6 +324,3 @@ impl Engine {
         self.events.push_back(event);
     }
 }
-
-#[cfg(test)]
-mod tests;

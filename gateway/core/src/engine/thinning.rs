@@ -34,7 +34,7 @@ type Place = [u32; 2];
 
 /// Starts by network, as a count-min sketch: of fixed size whatever comes, and no count is below the network's own.
 #[derive(Debug)]
-pub(super) struct Starts([Vec<Place>; 2]);
+struct Starts([Vec<Place>; 2]);
 
 /// Connections whose segments were passed over in this selection, by the hash of their tuple: what is passed over is not looked up again. A
 /// connection that lost its place to another is looked up.
@@ -86,7 +86,7 @@ impl Starts {
     /// Bytes of it.
     const BYTES: usize = 2 * PLACES * size_of::<Place>();
 
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self([(); 2].map(|()| vec![Place::default(); PLACES]))
     }
 
@@ -94,7 +94,7 @@ impl Starts {
         [hash, hash >> 32].map(|half| usize::try_from(half % PLACES as u64).unwrap_or(0))
     }
 
-    pub(super) fn count(&mut self, hash: u64) {
+    fn count(&mut self, hash: u64) {
         for (row, place) in self.0.iter_mut().zip(Self::places(hash)) {
             if let Some([now, _]) = row.get_mut(place) {
                 *now = now.saturating_add(1);
@@ -103,13 +103,13 @@ impl Starts {
     }
 
     /// Starts of a network in this bucket or in the one before, whichever had more.
-    pub(super) fn of(&self, hash: u64) -> u32 {
+    fn of(&self, hash: u64) -> u32 {
         let counts = self.0.iter().zip(Self::places(hash)).map(|(row, place)| row.get(place).copied().map_or(0, most));
         counts.min().unwrap_or(0)
     }
 
     /// A bucket is over. A pause of several counts as one: no starts are counted in it.
-    pub(super) fn turn(&mut self) {
+    fn turn(&mut self) {
         for place in self.0.iter_mut().flatten() {
             *place = [0, place[0]];
         }

@@ -49,12 +49,6 @@ impl Openings {
         self.0.is_empty()
     }
 
-    /// How many wait.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// The SYN on this connection.
     pub(crate) fn find(&self, tuple: &Tuple) -> Option<&Opening> {
         self.0.iter().find(|opening| opening.tuple == *tuple)

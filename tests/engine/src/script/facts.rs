@@ -5,9 +5,13 @@ use spand_core::engine::Engine;
 use spand_core::event::Event;
 use spand_core::flow::report::DirectionReport;
 use spand_core::networks::view::NetworkView;
+use spand_core::service::ServiceSize;
 use spand_core::types::{Limiter, WindowSample};
-use spand_proto::units::Micros;
+use spand_proto::no_estimate::{Outcomes, Reason};
+use spand_proto::units::{Micros, Window};
 use strum::VariantArray;
+
+use super::EPOCH;
 
 type Facts = Vec<(String, String)>;
 
@@ -26,8 +30,12 @@ pub(super) fn agrees(value: &str, expected: &str) -> bool {
 }
 
 /// Milliseconds, with as many digits as there are.
-fn ms(time: Micros) -> String {
+pub(super) fn ms(time: Micros) -> String {
     format!("{}ms", time.0 as f64 / 1e3)
+}
+
+fn bytes(window: Window) -> String {
+    format!("{:.0}", window.bytes())
 }
 
 fn maybe<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
@@ -39,7 +47,7 @@ fn facts<const N: usize>(facts: [(&str, String); N]) -> Facts {
 }
 
 pub(super) fn engine(engine: &Engine) -> Facts {
-    let counters = engine.counters();
+    let (counters, memory) = (engine.counters(), engine.memory());
     let counted = counters.named().into_iter().filter(|(name, _)| *name != "connections");
     let ignored = Ignored::VARIANTS.iter().map(|reason| (reason.name(), counters.ignored(*reason)));
     let mut all: Facts = counted
@@ -51,6 +59,9 @@ pub(super) fn engine(engine: &Engine) -> Facts {
         ("connections", engine.connections().to_string()),
         ("connections_seen", counters.connections.to_string()),
         ("networks", engine.network_count().to_string()),
+        ("segment_bytes", memory.segments.used_bytes.to_string()),
+        ("sender_bytes", memory.senders.used_bytes.to_string()),
+        ("network_bytes", memory.networks.used_bytes.to_string()),
     ]));
     all
 }
@@ -60,7 +71,7 @@ fn sample(sample: &WindowSample) -> String {
     format!("{} {}{advised}", sample.window.segments(sample.mss).0, sample.reason.name())
 }
 
-pub(super) fn direction(report: &DirectionReport) -> Facts {
+pub(super) fn direction(report: &DirectionReport, cwnd: Option<Window>) -> Facts {
     let mut all = facts([
         ("data_packets", report.data_packets.to_string()),
         ("duplicate_data_packets", report.duplicate_data_packets.to_string()),
@@ -71,6 +82,7 @@ pub(super) fn direction(report: &DirectionReport) -> Facts {
         ("transfers_bytes", report.transfers.bytes.0.to_string()),
         ("transfers_time", ms(report.transfers.active)),
         ("congestion_control", report.congestion_control.name().to_owned()),
+        ("cwnd", maybe(cwnd, bytes)),
         ("midstream", report.midstream.to_string()),
         ("acknowledged", report.acknowledged.to_string()),
         ("bad_times", maybe(report.bad_times, |reason| reason.name().to_owned())),
@@ -100,8 +112,22 @@ pub(super) fn direction(report: &DirectionReport) -> Facts {
     all
 }
 
+pub(super) fn service(size: &ServiceSize, announced: bool) -> Facts {
+    let (quantile, transfers) = (size.quantile.0.to_string(), size.transfers.to_string());
+    facts([("size", quantile), ("transfers", transfers), ("announced", announced.to_string())])
+}
+
+fn outcomes(outcomes: &Outcomes) -> String {
+    let counted = Reason::VARIANTS.iter().map(|reason| (reason.name(), outcomes.of(*reason)));
+    let counted: Vec<_> = counted.filter(|(_, count)| *count > 0).map(|(name, n)| format!("{name} {n}")).collect();
+    counted.join(", ")
+}
+
 pub(super) fn network(view: &NetworkView) -> Facts {
     let estimate = view.estimate.as_ref();
+    let opening = estimate.and_then(|estimate| estimate.opening);
+    let compared = view.compared.first();
+    let passed = view.traffic.window;
     let flows = view.traffic.total;
     let flow = |flow: spand_core::types::Flow| {
         [flow.packets, flow.bytes, flow.retransmitted_packets, flow.retransmitted_bytes]
@@ -116,6 +142,15 @@ pub(super) fn network(view: &NetworkView) -> Facts {
         ("bounds", view.lower_bounds.to_string()),
         ("connections", view.connections.to_string()),
         ("losses", view.losses.to_string()),
+        ("opening", maybe(opening, |opening| bytes(opening.threshold))),
+        ("compared_opening", maybe(compared.and_then(|of| of.opening), |opening| bytes(opening.threshold))),
+        ("outcomes", outcomes(&view.outcomes)),
+        ("explained", maybe(view.no_estimate(), |why| why.to_string())),
+        ("window_sent", joined(flow(passed.outbound))),
+        ("window_received", joined(flow(passed.inbound))),
+        ("window_bytes", passed.bytes().to_string()),
+        ("window_span", ms(view.traffic.span(EPOCH))),
+        ("inbound_loss", maybe(flows.inbound.loss(), |part| format!("{part:.3}"))),
         ("rtt_min", maybe(view.rtt_min, ms)),
         ("rtt_mean", maybe(view.rtt_mean, ms)),
         ("parallel", view.parallel.to_string()),

@@ -2,7 +2,7 @@
 //!
 //! The words of packets are packetdrill's: `>` is sent by the server, `<` by its client, flags are letters, ranges are sequence
 //! numbers from the first byte of data as 1, `sack` has its blocks, `val` and `ecr` are the fields of the timestamps. Times are in
-//! milliseconds. CONTRIBUTING.md has an example and the whole list.
+//! milliseconds. In lines that `repeat`, `%` in a name or an address is the number of the repetition. CONTRIBUTING.md has an example and the whole list.
 
 mod facts;
 mod packet;
@@ -16,14 +16,15 @@ use spand_core::config::{EngineConfig, FlowReports};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
 use spand_core::flow::report::DirectionReport;
+use spand_core::flow::shadow::Shadow;
 use spand_core::types::SampleRate;
-use spand_core::wire::Frame;
 use spand_core::wire::segment::Endpoint;
 use spand_proto::units::{Micros, Timestamp};
 
 use self::packet::Talk;
 pub use self::parse::{Bursts, Line, Opening, Packet, Part, Repetition, Subject, parts};
 use self::parse::{Moment, Number, Range};
+use crate::frame;
 
 /// What is wrong with a script, or with the engine.
 #[derive(Debug, thiserror::Error)]
@@ -37,8 +38,6 @@ pub struct Fault {
 
 /// When a script begins: any time does, and 0 is no time to the engine.
 const EPOCH: Timestamp = Timestamp(1_000_000_000_000);
-/// `LINKTYPE_RAW`: packets begin with their IP header.
-const RAW_IP: u16 = 101;
 /// No burst leaves so soon after an acknowledgement that it would seem to answer it.
 const AFTER_ACK_US: u64 = 1_500;
 const CLIENT: &str = "198.51.100.7";
@@ -47,11 +46,14 @@ const SERVER: &str = "192.0.2.1:80";
 /// An engine at some line of a script.
 struct Run {
     engine: Engine,
+    config: EngineConfig,
     talks: BTreeMap<String, Talk>,
     opened: u16,
     now_us: u64,
     /// Added to the times of lines that repeat.
     offset_us: u64,
+    /// How often the lines that repeat have come: what `%` means.
+    round: u64,
     /// Accounts of directions that are over.
     ended: Vec<DirectionReport>,
     events: VecDeque<String>,
@@ -77,11 +79,13 @@ pub fn run(part: &Part) -> Result<(), Fault> {
         }
     }
     let mut run = Run {
-        engine: Engine::new(config),
+        engine: Engine::new(config.clone()),
+        config,
         talks: BTreeMap::new(),
         opened: 0,
         now_us: 0,
         offset_us: 0,
+        round: 0,
         ended: Vec::new(),
         events: VecDeque::new(),
         next_burst_us: 0,
@@ -110,6 +114,7 @@ fn configure(config: &mut EngineConfig, words: &[String]) -> Result<(), String> 
             "prefix" => config.prefixes.push(packet::parsed(value)?),
             "listener" => config.own_listeners = BTreeSet::from([packet::parsed::<SocketAddr>(value)?]),
             "rule" => config.rule = packet::parsed(value)?,
+            "compare" => config.compare.push(packet::parsed(value)?),
             "window_option" => config.read_window_option = packet::parsed(value)?,
             "reports" => {
                 config.flow_reports = match value.as_str() {
@@ -161,6 +166,7 @@ impl Run {
                 self.engine.keep(SampleRate::of_256(*parts));
                 Ok(())
             }
+            Line::Set(words) => self.set(words).map_err(fault),
             Line::Advised => {
                 let talk = self.talks.values().last().ok_or_else(|| fault("nothing was opened".to_owned()))?;
                 let [client, server] = talk.ends.map(|end| end.address);
@@ -169,14 +175,33 @@ impl Run {
             }
             Line::Repeat(Repetition { count, every_us, lines }) => {
                 for n in 0..*count {
-                    self.offset_us = n * every_us;
-                    lines.iter().try_for_each(|(number, line)| self.line(*number, line))?;
+                    (self.offset_us, self.round) = (n * every_us, n + 1);
+                    lines.iter().try_for_each(|(own, line)| self.line((*own).max(number), line))?;
                 }
                 self.offset_us = 0;
                 Ok(())
             }
             Line::Expect(subject, pairs) => self.expect(subject, pairs).map_err(fault),
         }
+    }
+
+    /// Other prefixes or listeners are in force.
+    fn set(&mut self, words: &[String]) -> Result<(), String> {
+        if words.iter().step_by(2).any(|name| name == "listener") {
+            configure(&mut self.config, words)?;
+            self.engine.set_own_listeners(self.config.own_listeners.clone());
+        } else {
+            self.config.prefixes.clear();
+            configure(&mut self.config, words)?;
+            self.engine.set_prefixes(self.config.internal.clone(), self.config.prefixes.clone());
+        }
+        self.take_events();
+        Ok(())
+    }
+
+    /// A name or address in which `%` stands for the number of the repetition.
+    fn numbered(&self, text: &str) -> String {
+        text.replace('%', &self.round.to_string())
     }
 
     fn now(&self) -> Timestamp {
@@ -189,15 +214,15 @@ impl Run {
     }
 
     fn open(&mut self, opening: &Opening) -> Result<(), String> {
-        let client = opening.client.as_deref().unwrap_or(CLIENT);
+        let client = self.numbered(opening.client.as_deref().unwrap_or(CLIENT));
         let client = match client.parse::<IpAddr>() {
             Ok(address) => SocketAddr::new(address, 40_000 + self.opened),
-            Err(_) => packet::parsed(client)?,
+            Err(_) => packet::parsed(&client)?,
         };
         self.opened += 1;
         let server: SocketAddr = packet::parsed(opening.server.as_deref().unwrap_or(SERVER))?;
         let ends = [client, server].map(|end| Endpoint { address: end.ip(), port: end.port() });
-        self.talks.insert(opening.name.clone(), Talk::new(ends, opening));
+        self.talks.insert(self.numbered(&opening.name), Talk::new(ends, opening));
         if opening.silent {
             return Ok(());
         }
@@ -212,12 +237,12 @@ impl Run {
             Moment::At(us) => us + self.offset_us,
             Moment::Later(us) => self.now_us + us,
         };
-        let named = &packet.connection;
-        let talk = self.talks.get_mut(named).ok_or_else(|| format!("no connection {named} was opened"))?;
-        for (n, (bytes, wire_len)) in (0..).zip(talk.packets(packet, self.now_us)?) {
+        let named = self.numbered(&packet.connection);
+        let talk = self.talks.get_mut(&named).ok_or_else(|| format!("no connection {named} was opened"))?;
+        for (n, bytes) in (0..).zip(talk.packets(packet, self.now_us)?) {
             self.now_us += if n > 0 { packet.each_us } else { 0 };
-            let frame = Frame { link_type: RAW_IP, wire_len, input: 0, data: &bytes };
-            self.engine.handle_frame(self.now(), &frame);
+            let now = self.now();
+            frame::take(&mut self.engine, now, &bytes);
             self.take_events();
         }
         Ok(())
@@ -226,7 +251,7 @@ impl Run {
     /// Acknowledgements come in between, and never right before a burst, which would seem to answer them.
     fn burst(&mut self, bursts: &Bursts) -> Result<(), String> {
         let clock = |us: u64| u32::try_from(us / bursts.clock_us * bursts.clock_us / 1_000).unwrap_or(u32::MAX);
-        let mut next_us = self.next_burst_us.max(self.now_us);
+        let mut next_us = self.next_burst_us.max(self.now_us + AFTER_ACK_US);
         let end_us = next_us + bursts.for_us;
         while next_us < end_us {
             while let Some((sent_us, bytes)) = self.unacknowledged.front().copied()
@@ -259,28 +284,48 @@ impl Run {
 
     fn expect(&mut self, subject: &Subject, pairs: &[(String, String)]) -> Result<(), String> {
         let known = match subject {
-            Subject::Engine => facts::engine(&self.engine),
+            Subject::Engine => {
+                let mut known = facts::engine(&self.engine);
+                let clock = facts::ms(self.engine.clock_at(Timestamp(0)).since(EPOCH));
+                known.extend([("clock".to_owned(), clock), ("reports".to_owned(), self.ended.len().to_string())]);
+                known
+            }
+            Subject::Service(address) => {
+                let announced = self.events.iter().any(|event| event.starts_with(&format!("size {address} ")));
+                let address: SocketAddr = packet::parsed(address)?;
+                let size = self.engine.services().into_iter().find(|size| size.service == address);
+                size.map(|size| facts::service(&size, announced)).unwrap_or_default()
+            }
             Subject::Direction { connection, sent } => {
+                let connection = self.numbered(connection);
                 let talk =
-                    self.talks.get(connection).ok_or_else(|| format!("no connection {connection} was opened"))?;
+                    self.talks.get(&connection).ok_or_else(|| format!("no connection {connection} was opened"))?;
                 let [client, server] = talk.ends;
                 let ends = if *sent { [server, client] } else { [client, server] };
                 let is_it = |report: &&DirectionReport| [report.source, report.destination] == ends;
                 let open = self.engine.open_reports().find(is_it);
                 match open.or_else(|| self.ended.iter().rev().find(is_it)) {
-                    Some(report) => facts::direction(report),
+                    Some(report) => {
+                        let replica = self.engine.replica(report.source, report.destination);
+                        facts::direction(report, replica.and_then(Shadow::window))
+                    }
                     None => Vec::new(),
                 }
             }
             Subject::Network(named) => {
-                let address = named.as_deref().unwrap_or(CLIENT);
-                let address: IpAddr = packet::parsed(address)?;
+                let address: IpAddr = packet::parsed(&self.numbered(named.as_deref().unwrap_or(CLIENT)))?;
                 let view = self.engine.network(self.engine.network_of(address), self.now());
-                view.as_ref().map(facts::network).unwrap_or_default()
+                let mut known = view.as_ref().map(facts::network).unwrap_or_default();
+                let to = self.engine.open_reports().filter(|report| report.destination.address == address).count();
+                if to > 0 || !known.is_empty() {
+                    known.push(("open".to_owned(), to.to_string()));
+                }
+                known
             }
             Subject::Events(expected) => {
                 let seen: Vec<String> = self.events.drain(..).collect();
-                return if seen == *expected {
+                let expected: Vec<_> = expected.iter().map(|event| self.numbered(event)).collect();
+                return if seen == expected {
                     Ok(())
                 } else {
                     Err(format!("expected {}, and there were {}", expected.join("; "), seen.join("; ")))

@@ -1,13 +1,13 @@
 //! The packets of a connection.
 
-use std::net::IpAddr;
 use std::str::FromStr;
 
-use etherparse::{IpFragOffset, Ipv4Header, Ipv6Header, TcpHeader, TcpOptionElement, ip_number};
+use etherparse::{TcpHeader, TcpOptionElement};
 use spand_core::wire::segment::Endpoint;
 
 use super::parse::{Number, Range};
 use super::{Moment, Opening, Packet};
+use crate::frame::framed;
 
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
@@ -71,12 +71,13 @@ impl Talk {
     pub(super) fn packets(&mut self, packet: &Packet, now_us: u64) -> Result<Vec<(Vec<u8>, u32)>, String> {
         let side = if packet.from_server { SERVER } else { CLIENT };
         let is_syn = packet.flags.contains('S');
+        let [next, heard] = [side, 1 - side].map(|of| self.sent[of].iter().map(|(end, _)| *end).max().unwrap_or(1));
         match packet.ack {
             Some(Number::Is(ack)) => self.acked[side] = ack,
             Some(Number::Beyond(bytes)) => self.acked[side] += bytes,
+            Some(Number::All) => self.acked[side] = heard,
             None => {}
         }
-        let next = self.sent[side].iter().map(|(end, _)| *end).max().unwrap_or(1);
         let (left, right) = match packet.range {
             Some(Range::From(left, right)) => (left, right),
             Some(Range::Next(bytes)) => (next, next + bytes),
@@ -130,7 +131,7 @@ impl Talk {
         }
         let value = packet.value.unwrap_or_else(|| u32::try_from(at_us / 1_000).unwrap_or(u32::MAX));
         tcp.set_options(&self.options(packet, side, value)).map_err(|fault| fault.to_string())?;
-        let end = right + u64::from(tcp.fin);
+        let end = right + u64::from(tcp.fin) + u64::from(tcp.syn);
         self.sent[side].push((end, value));
         self.ip_id[side] = packet.id.unwrap_or_else(|| self.ip_id[side].wrapping_add(1));
         let len = usize::try_from(right - left).map_err(|fault| fault.to_string())?;
@@ -164,41 +165,4 @@ impl Talk {
         let heard = self.sent[1 - side].iter().filter(|(end, _)| *end <= covered);
         heard.map(|(_, value)| *value).max().unwrap_or(0)
     }
-}
-
-/// The bytes up to the payload, and how many there are with it.
-fn framed(
-    tcp: &TcpHeader,
-    [from, to]: [IpAddr; 2],
-    (id, ecn): (u16, u8),
-    payload: usize,
-) -> Result<(Vec<u8>, u32), String> {
-    let mut bytes = Vec::new();
-    let len = tcp.header_len() + payload;
-    let fits = |len: usize| u16::try_from(len).map_err(|_| format!("a packet of {len} bytes is too long"));
-    match (from, to) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => {
-            let mut ip = Ipv4Header::new(fits(len)?, 64, ip_number::TCP, from.octets(), to.octets())
-                .map_err(|fault| fault.to_string())?;
-            (ip.identification, ip.dont_fragment, ip.fragment_offset) = (id, true, IpFragOffset::ZERO);
-            ip.ecn = etherparse::IpEcn::try_new(ecn).map_err(|fault| fault.to_string())?;
-            ip.write(&mut bytes).map_err(|fault| fault.to_string())?;
-        }
-        (IpAddr::V6(from), IpAddr::V6(to)) => {
-            let ip = Ipv6Header {
-                traffic_class: ecn,
-                payload_length: fits(len)?,
-                next_header: ip_number::TCP,
-                hop_limit: 64,
-                source: from.octets(),
-                destination: to.octets(),
-                ..Ipv6Header::default()
-            };
-            ip.write(&mut bytes).map_err(|fault| fault.to_string())?;
-        }
-        _ => return Err("both ends have addresses of one kind".to_owned()),
-    }
-    tcp.write(&mut bytes).map_err(|fault| fault.to_string())?;
-    let wire_len = u32::try_from(bytes.len() + payload).map_err(|fault| fault.to_string())?;
-    Ok((bytes, wire_len))
 }

@@ -31,6 +31,8 @@ pub enum Line {
     Finish(u64),
     /// The part of the starts that is followed from here on, in 256ths.
     Keep(u16),
+    /// Other prefixes or listeners from here on.
+    Set(Vec<String>),
     /// The client's host was advised to start.
     Advised,
     /// Lines that come several times.
@@ -73,6 +75,8 @@ pub enum Subject {
     },
     /// What is known of the network of an address or prefix.
     Network(Option<String>),
+    /// What is known of the transfers of a service inside.
+    Service(String),
     /// The events since those last expected.
     Events(Vec<String>),
 }
@@ -131,6 +135,8 @@ pub(super) enum Number {
     Is(u64),
     /// So much beyond the last one.
     Beyond(u64),
+    /// All that the other side sent.
+    All,
 }
 
 /// A time of a script.
@@ -228,6 +234,8 @@ fn parse(first: &str, words: &mut Words<'_>) -> Result<Line, String> {
         "finish" => Line::Finish(only_time(words)?),
         "keep" => Line::Keep(number_of(rest(words).first().map_or("", String::as_str))?),
         "advised" => Line::Advised,
+        "set" => Line::Set(rest(words)),
+        "starts" => starts(words)?,
         "expect" => expectation(words)?,
         _ => Line::Packet(packet(words)?),
     })
@@ -260,6 +268,18 @@ fn number_of<N: std::str::FromStr>(word: &str) -> Result<N, String> {
 fn pair(word: &str) -> Option<(u64, u64)> {
     let (left, right) = word.split_once(':')?;
     Some((left.parse().ok()?, right.parse().ok()?))
+}
+
+/// `starts N every TIME`, and what follows as of `connection`: opens N, and sends a segment on each.
+fn starts(words: &mut Words<'_>) -> Result<Line, String> {
+    let [_, count, _] = [words.next(), words.next(), words.next()];
+    let count = number_of(count.unwrap_or_default())?;
+    let every_us = time(words.peek().copied().unwrap_or_default())?;
+    let opening = opening(words)?;
+    let sent = ["+1 > +1000", "+1 < ack all"].map(|text| format!("{} {text}", opening.name));
+    let [data, ack] = sent.map(|text| packet(&mut text.split_whitespace().peekable()));
+    let lines = [Line::Connection(opening), Line::Packet(data?), Line::Packet(ack?)];
+    Ok(Line::Repeat(Repetition { count, every_us, lines: lines.into_iter().map(|line| (0, line)).collect() }))
 }
 
 fn opening(words: &mut Words<'_>) -> Result<Opening, String> {
@@ -346,8 +366,11 @@ fn packet(words: &mut Words<'_>) -> Result<Packet, String> {
         match word {
             "ack" => {
                 let number = value()?;
-                let beyond = number.strip_prefix('+').map(|beyond| number_of(beyond).map(Number::Beyond));
-                packet.ack = Some(beyond.unwrap_or_else(|| number_of(number).map(Number::Is))?);
+                packet.ack = Some(match number.strip_prefix('+') {
+                    Some(beyond) => Number::Beyond(number_of(beyond)?),
+                    None if number == "all" => Number::All,
+                    None => Number::Is(number_of(number)?),
+                });
             }
             "sack" => {
                 let blocks = value()?.split(',').map(|block| pair(block).ok_or(format!("{block} is no SACK block")));
@@ -389,6 +412,10 @@ fn expectation(words: &mut Words<'_>) -> Result<Line, String> {
             let address = words.next_if(|word| word.contains(['.', ':']));
             Subject::Network(address.map(str::to_owned))
         }
+        Some("service") => {
+            words.next();
+            Subject::Service(words.next().unwrap_or_default().to_owned())
+        }
         Some("events") => {
             words.next();
             let text = words.collect::<Vec<_>>().join(" ");
@@ -401,6 +428,7 @@ fn expectation(words: &mut Words<'_>) -> Result<Line, String> {
     while let Some(name) = words.next() {
         // Samples and the like are lists: all that is left of the line.
         let value = match name {
+            "outcomes" | "explained" => words.collect::<Vec<_>>().join(" "),
             "samples" if matches!(subject, Subject::Direction { .. }) => words.collect::<Vec<_>>().join(" "),
             _ => words.next().ok_or(format!("{name} has no value"))?.to_owned(),
         };

@@ -179,24 +179,3 @@ impl RecordTimes {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_single_late_record_is_forgiven_and_two_are_once_many_came_in_order() {
-        let mut times = RecordTimes::default();
-        times.note_late(DISORDER_TOLERATED);
-        assert_eq!((times.0, times.fault()), (0, None));
-        times.note_late(Micros(1_001));
-        assert_eq!(times.fault(), None);
-        times.note_in_order();
-        times.note_late(Micros(5_000_000));
-        assert_eq!(times.fault(), Some(Ignored::Unordered));
-        (0..999).for_each(|_| times.note_in_order());
-        assert_eq!(times.fault(), None);
-        times.note_untimed();
-        assert_eq!(times.fault(), Some(Ignored::Untimed));
-    }
-}

@@ -1,38 +1,32 @@
 //! Engines of several gateways that share.
 
-use std::net::IpAddr;
-
+use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
+use spand_core::window::bucket::Source;
+use spand_core::window::cells::{Cell, CellRefused};
 use spand_proto::network::Network;
 
 use super::*;
-use crate::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
-use crate::window::bucket::Source;
-use crate::window::cells::{Cell, CellRefused};
 
-fn engine(gateway: u16, prefixes: &[&str]) -> Engine {
-    let sharing =
-        Sharing { gateway: GatewayId(gateway), tap: TapId(gateway.into()), pseudonyms: Pseudonyms::new([5; 16]) };
+fn engine(gateway: u16, prefix: Option<&str>) -> Engine {
+    let (gateway, tap) = (GatewayId(gateway), TapId(gateway.into()));
     Engine::new(EngineConfig {
-        internal: vec!["192.0.2.0/24".parse().unwrap()],
-        prefixes: prefixes.iter().map(|prefix| prefix.parse().unwrap()).collect(),
-        sharing: Some(sharing),
-        ..EngineConfig::default()
+        prefixes: prefix.into_iter().filter_map(|prefix| prefix.parse().ok()).collect(),
+        sharing: Some(Sharing { gateway, tap, pseudonyms: Pseudonyms::new([5; 16]) }),
+        ..inside()
     })
 }
 
 /// Transfers to four clients, a second apart.
 fn clients(engine: &mut Engine) {
     for host in 1..=4_u8 {
-        let mut segments: Vec<_> = handshake(100).into_iter().chain(transfer(100, 5_001, 12)).collect();
-        for segment in &mut segments {
-            let client = if segment.source.port == 80 { &mut segment.destination } else { &mut segment.source };
-            client.address = IpAddr::from([198, 51, 100, host]);
-            segment.at = segment.at.after(Micros::from_millis(1_000 * u64::from(host)));
-        }
+        let client = SocketAddr::new([198, 51, 100, host].into(), CLIENT.port());
+        let segments = handshake().into_iter().chain(transfer(100, 0..12));
+        let segments: Vec<_> =
+            segments.map(|segment| segment.with_client(client).later(1_000 * u64::from(host))).collect();
         feed(engine, &segments);
     }
     engine.finish(ms(9_000));
-    while engine.poll_event().is_some() {}
+    events(engine);
 }
 
 fn cells(engine: &Engine) -> Vec<(Network, Cell)> {
@@ -46,9 +40,9 @@ fn sources(cells: &[(Network, Cell)]) -> Vec<Source> {
 
 #[test]
 fn two_gateways_know_a_client_and_its_connection_by_the_same_pseudonyms() {
-    let [mut one, mut other] = [1, 2].map(|gateway| engine(gateway, &[]));
+    let [mut one, mut other] = [1, 2].map(|gateway| engine(gateway, None));
     // The other one has seen more before.
-    feed(&mut other, &handshake(7));
+    feed(&mut other, &handshake());
     clients(&mut one);
     clients(&mut other);
     let found = sources(&cells(&one));
@@ -61,27 +55,23 @@ fn two_gateways_know_a_client_and_its_connection_by_the_same_pseudonyms() {
 
 #[test]
 fn a_network_that_no_prefix_makes_is_refused_and_goes_with_the_prefix_that_made_it() {
-    let mut one = engine(1, &[]);
+    let mut one = engine(1, None);
     clients(&mut one);
-    let mut other = engine(2, &["198.51.100.0/23"]);
+    let (mut other, mut third) = (engine(2, Some("198.51.100.0/23")), engine(3, None));
     for (network, cell) in cells(&one) {
-        assert_eq!(other.take_cell(network, cell, ms(9_000)), Err(CellRefused::NotANetwork));
-    }
-    let mut third = engine(3, &[]);
-    for (network, cell) in cells(&one) {
-        third.take_cell(network, cell, ms(9_000)).unwrap();
+        assert_eq!(other.take_cell(network, cell.clone(), ms(9_000)), Err(CellRefused::NotANetwork));
+        assert_eq!(third.take_cell(network, cell, ms(9_000)), Ok(()));
     }
     assert_eq!(third.network_count(), 1);
-    third.set_prefixes(vec!["192.0.2.0/24".parse().unwrap()], vec!["198.51.100.0/23".parse().unwrap()]);
+    third.set_prefixes(inside().internal, "198.51.100.0/23".parse().into_iter().collect());
     assert_eq!(third.network_count(), 0);
 }
 
 #[test]
 fn an_engine_that_does_not_share_has_no_cells_and_takes_none() {
-    let mut one = engine(1, &[]);
+    let mut one = engine(1, None);
     clients(&mut one);
-    let mut alone =
-        Engine::new(EngineConfig { internal: vec!["192.0.2.0/24".parse().unwrap()], ..EngineConfig::default() });
+    let mut alone = Engine::new(inside());
     clients(&mut alone);
     assert!(alone.take_cells().is_empty() && cells(&alone).is_empty() && alone.sharing_counts().is_none());
     for (network, cell) in cells(&one) {
