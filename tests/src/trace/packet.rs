@@ -31,17 +31,24 @@ pub struct Packet {
     pub payload_len: u32,
     /// SACK blocks.
     pub sack: ArrayVec<(u32, u32), 3>,
+    /// The time whose timestamp it echoes; `None`: a millisecond before its own.
+    pub echo_ns: Option<u64>,
     /// The sender sent these bytes before.
     pub is_retransmission: bool,
 }
 
-pub(crate) const SYN: u8 = 0x02;
-pub(crate) const FIN: u8 = 0x01;
-pub(crate) const RST: u8 = 0x04;
-pub(crate) const ACK: u8 = 0x10;
-pub(crate) const PSH: u8 = 0x08;
+/// Opens a connection.
+pub const SYN: u8 = 0x02;
+/// Ends one.
+pub const FIN: u8 = 0x01;
+/// Resets one.
+pub const RST: u8 = 0x04;
+/// Acknowledges.
+pub const ACK: u8 = 0x10;
+/// Ends what was written at once.
+pub const PSH: u8 = 0x08;
 
 /// A packet without new data.
-pub(crate) fn control(from_server: bool, seq: u32, ack: u32, flags: u8, payload_len: u32) -> Packet {
-    Packet { from_server, seq, ack, flags, payload_len, sack: ArrayVec::new(), is_retransmission: false }
+pub fn control(from_server: bool, seq: u32, ack: u32, flags: u8, payload_len: u32) -> Packet {
+    Packet { from_server, seq, ack, flags, payload_len, sack: ArrayVec::new(), echo_ns: None, is_retransmission: false }
 }

@@ -1,11 +1,13 @@
 mod answers;
+#[path = "../../../../../../tests/tests/closed_loop/congestion.rs"]
+mod congestion;
 mod kernel;
 mod naming;
 mod path;
 
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
-use self::kernel::{Algorithm, BbrState, CubicState};
+use self::congestion::{Algorithm, BbrState, CubicState};
 use self::path::{Demand, Path};
 use super::cwnd::Cwnd;
 use super::evidence::Steady;

@@ -10,7 +10,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 use super::super::Shadow;
 use super::super::flavour::Flavour;
 use super::super::observation::{Acked, LossKind, Newest, Sent, ShadowSample};
-use super::kernel::Algorithm;
+use super::congestion::Algorithm;
 use crate::counters::Ignored;
 use crate::types::Limiter;
 
