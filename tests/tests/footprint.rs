@@ -17,7 +17,7 @@ use spand_proto::units::Timestamp;
 use spand_tests::memory::{Asked, Counted};
 use spand_tests::silent::Silent;
 use spand_tests::trace::frame::encode;
-use spand_tests::trace::packet::{MSS, Packet, Tuple};
+use spand_tests::trace::packet::{MSS, Packet, Tuple, control};
 use spand_tests::trace::{TraceConfig, write_trace};
 
 #[global_allocator]
@@ -119,7 +119,7 @@ impl Stage {
             let (seq, ack, flags, payload_len) = of(n.into());
             let client = (Ipv4Addr::new(198, 51, 100, 1), 1_024 + n);
             let sack = sack.iter().copied().collect();
-            let packet = Packet { from_server, seq, ack, flags, payload_len, sack, is_retransmission: false };
+            let packet = Packet { sack, ..control(from_server, seq, ack, flags, payload_len) };
             let at_ns = self.at_us * 1_000;
             let wire_len = encode(&mut data, n, at_ns, &Tuple { server: SERVER, client }, &packet);
             let frame = Frame { link_type: 1, wire_len: u32::try_from(wire_len).unwrap(), input: 0, data: &data };

@@ -127,7 +127,7 @@ impl Spand for Service {
 
 /// Takes a report of a client, of which N connections were others'.
 async fn take(api: Api, client: Client, report: Report, others: u32) -> v1::ReportResponse {
-    let mut receipt = api.shared.reports.take(&client, &report, &api.shared.published).await;
+    let mut receipt = api.take_report(&client, &report).await;
     receipt.ignored += others;
     receipt.into()
 }

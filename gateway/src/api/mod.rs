@@ -36,7 +36,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use spand_confine::Confined;
 use spand_proto::operator::Failure;
-use spand_proto::report::MAX_CONNECTIONS;
+use spand_proto::report::{MAX_CONNECTIONS, Report, ReportReceipt};
 use spand_proto::start::Mode;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
@@ -229,6 +229,11 @@ impl Api {
                 names: names::InForce::default(),
             }),
         }
+    }
+
+    /// Takes a report of a client, as one over gRPC that its limits let through.
+    pub async fn take_report(&self, client: &Client, report: &Report) -> ReportReceipt {
+        self.shared.reports.take(client, report, &self.shared.published).await
     }
 
     /// Names networks by the files of a configuration, in place of the names before. Gives a warning for each that cannot be read.

@@ -8,6 +8,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 use super::packet::{ACK, FIN, MSS, PSH, Packet, SYN, Tuple, control};
+use super::receiver::Receiver;
 
 /// State of a connection between its packets.
 #[derive(Debug)]
@@ -29,10 +30,7 @@ pub struct Connection {
     retransmit: VecDeque<u32>,
     next_send_ns: u64,
     last_activity_ns: u64,
-    // Receiver.
-    received: u32,
-    beyond: Vec<(u32, u32)>,
-    unacked_segments: u32,
+    receiver: Receiver,
     acks: VecDeque<(u64, Packet)>,
 }
 
@@ -82,9 +80,7 @@ impl Connection {
             retransmit: VecDeque::new(),
             next_send_ns: 0,
             last_activity_ns: at_ns,
-            received: 0,
-            beyond: Vec::new(),
-            unacked_segments: 0,
+            receiver: Receiver::default(),
             acks: VecDeque::new(),
         }
     }
@@ -162,8 +158,7 @@ impl Connection {
 
     /// Segments in the network.
     pub fn in_flight(&self) -> f64 {
-        let beyond: u32 = self.beyond.iter().map(|(from, to)| to - from).sum();
-        f64::from((self.sent - self.acked).saturating_sub(beyond)) / f64::from(MSS)
+        f64::from((self.sent - self.acked).saturating_sub(self.receiver.beyond())) / f64::from(MSS)
     }
 
     fn transfer(&mut self, now_ns: u64, loss: f64, rng: &mut StdRng) -> Option<Packet> {
@@ -198,57 +193,18 @@ impl Connection {
             flags: if last { ACK | PSH } else { ACK },
             payload_len: len,
             sack: ArrayVec::new(),
+            echo_ns: None,
             is_retransmission,
         })
     }
 
     /// The receiver gets a segment and answers; its answer is at the tap one round trip after the segment was.
     fn deliver(&mut self, offset: u32, len: u32, now_ns: u64) {
-        let in_order = offset <= self.received;
-        if in_order {
-            self.received = self.received.max(offset + len);
-            while let Some(at) = self.beyond.iter().position(|(from, _)| *from <= self.received) {
-                let (_, to) = self.beyond.swap_remove(at);
-                self.received = self.received.max(to);
-            }
-            self.unacked_segments += 1;
-        } else {
-            self.hold(offset, offset + len);
-        }
-        // Every second segment, at once where something is missing or nothing follows (RFC 5681 section 4.2).
-        let at_once = !in_order || !self.beyond.is_empty() || self.unacked_segments >= 2 || offset + len >= self.size;
-        if at_once || self.sent - self.acked <= 2 * MSS {
-            self.unacked_segments = 0;
-            let sack = self
-                .beyond
-                .iter()
-                .rev()
-                .take(3)
-                .map(|(from, to)| (SERVER_ISN + 1 + from, SERVER_ISN + 1 + to))
-                .collect();
-            let packet = Packet {
-                from_server: false,
-                seq: self.client_seq(),
-                ack: SERVER_ISN + 1 + self.received,
-                flags: ACK,
-                payload_len: 0,
-                sack,
-                is_retransmission: false,
-            };
-            self.acks.push_back((now_ns + self.rtt_ns, packet));
-        }
-    }
-
-    fn hold(&mut self, mut from: u32, mut to: u32) {
-        self.beyond.retain(|(f, t)| {
-            let apart = *t < from || *f > to;
-            if !apart {
-                from = from.min(*f);
-                to = to.max(*t);
-            }
-            apart
-        });
-        self.beyond.push((from, to));
+        let at_once = offset + len >= self.size || self.sent - self.acked <= 2 * MSS;
+        let Some(answer) = self.receiver.take((offset, len), now_ns, at_once) else { return };
+        let sack = answer.sack.iter().map(|(from, to)| (SERVER_ISN + 1 + from, SERVER_ISN + 1 + to)).collect();
+        let packet = Packet { sack, ..control(false, self.client_seq(), SERVER_ISN + 1 + answer.ack, ACK, 0) };
+        self.acks.push_back((now_ns + self.rtt_ns, packet));
     }
 
     fn on_ack(&mut self, packet: &Packet, now_ns: u64) {

@@ -113,7 +113,8 @@ fn options(at_ns: u64, packet: &Packet) -> Vec<u8> {
     let clock_ms = (at_ns / 1_000_000) as u32;
     options.extend([1, 1, 8, 10]);
     options.extend(clock_ms.to_be_bytes());
-    options.extend(clock_ms.wrapping_sub(1).to_be_bytes());
+    let echo_ms = packet.echo_ns.map_or(clock_ms.wrapping_sub(1), |at_ns| (at_ns / 1_000_000) as u32);
+    options.extend(echo_ms.to_be_bytes());
     if !packet.sack.is_empty() {
         options.extend([1, 1, 5, 2 + 8 * packet.sack.len() as u8]);
         for (left, right) in &packet.sack {

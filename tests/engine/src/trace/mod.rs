@@ -9,6 +9,7 @@ pub mod connection;
 pub mod extreme;
 pub mod frame;
 pub mod packet;
+pub mod receiver;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -31,6 +31,8 @@ pub struct Packet {
     pub payload_len: u32,
     /// SACK blocks.
     pub sack: ArrayVec<(u32, u32), 3>,
+    /// The time whose timestamp it echoes; `None`: a millisecond before its own.
+    pub echo_ns: Option<u64>,
     /// The sender sent these bytes before.
     pub is_retransmission: bool,
 }
@@ -48,5 +50,5 @@ pub const PSH: u8 = 0x08;
 
 /// A packet without new data.
 pub fn control(from_server: bool, seq: u32, ack: u32, flags: u8, payload_len: u32) -> Packet {
-    Packet { from_server, seq, ack, flags, payload_len, sack: ArrayVec::new(), is_retransmission: false }
+    Packet { from_server, seq, ack, flags, payload_len, sack: ArrayVec::new(), echo_ns: None, is_retransmission: false }
 }

@@ -22,3 +22,4 @@ pub use emulator::{Emulator, LinkCounters, PathCounters, PathEnds};
 pub(in crate::lab) use emulator::{nanoseconds, real_time_priority};
 pub use impairments::{Burst, Cross, Episodes, Impairments, MtuDrop, Policer, Reorder};
 pub use kernel::{Carrier, Counts, KernelPath};
+pub use link::{Arrival, Drop as LinkDrop, Link, Packet};

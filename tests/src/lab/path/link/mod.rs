@@ -15,7 +15,7 @@ const SINGLE_LEAST_BYTES: u32 = 1_000;
 
 /// Why a packet does not arrive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Drop {
+pub enum Drop {
     /// The queue before a bottleneck was full, or the policer's bucket empty.
     Tail,
     /// A random loss, single or in a burst.
@@ -28,26 +28,26 @@ pub(super) enum Drop {
 
 /// What the arithmetic needs to know of a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Packet {
+pub struct Packet {
     /// IP bytes.
-    pub(super) length: u32,
+    pub length: u32,
     /// Its sender understands marks (ECT or CE).
-    pub(super) ecn: bool,
+    pub ecn: bool,
     /// A TCP segment with PSH.
-    pub(super) push: bool,
+    pub push: bool,
 }
 
 /// How a packet arrives.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Arrival {
+pub struct Arrival {
     /// When.
-    pub(super) due_ns: u64,
+    pub due_ns: u64,
     /// With a congestion mark.
-    pub(super) marked: bool,
+    pub marked: bool,
     /// Twice.
-    pub(super) duplicated: bool,
+    pub duplicated: bool,
     /// After packets that were sent later.
-    pub(super) overtaken: bool,
+    pub overtaken: bool,
 }
 
 /// One die for each purpose: switching one impairment on moves no other.
@@ -63,7 +63,7 @@ struct Dice {
 
 /// The state of one direction. Times are nanoseconds of any clock that never runs backwards.
 #[derive(Debug)]
-pub(super) struct Link {
+pub struct Link {
     impairments: Impairments,
     hops: Vec<Bottleneck>,
     dice: Dice,
@@ -79,7 +79,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(config: &LinkConfig, seed: u64) -> Self {
+    /// An empty one with its own dice.
+    pub fn new(config: &LinkConfig, seed: u64) -> Self {
         let die = |purpose: u64| SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose);
         let dice =
             Dice { loss: die(1), burst: die(2), tail: die(3), jitter: die(4), reorder: die(5), duplicate: die(6) };
@@ -97,7 +98,7 @@ impl Link {
     }
 
     /// Offers a packet at `now_ns`. Returns when and how it arrives.
-    pub(super) fn offer(&mut self, now_ns: u64, packet: Packet) -> Result<Arrival, Drop> {
+    pub fn offer(&mut self, now_ns: u64, packet: Packet) -> Result<Arrival, Drop> {
         let since_first_ns = now_ns.saturating_sub(*self.first_ns.get_or_insert(now_ns));
         if self.impairments.outage.is_some_and(|outage| left_of(outage, since_first_ns).is_some()) {
             return Err(Drop::Outage);
@@ -129,7 +130,7 @@ impl Link {
     }
 
     /// Changes the rate of its last bottleneck from now on.
-    pub(super) fn set_rate(&mut self, rate: BytesPerSecond) {
+    pub fn set_rate(&mut self, rate: BytesPerSecond) {
         if let Some(last) = self.hops.last_mut() {
             last.set_rate(rate);
         }
