@@ -136,7 +136,10 @@ fn at_moment(
     let at_ns = moment.time_ns + distance_ns(cell);
     let Some(row) = flow.at(at_ns) else { return };
     let (Some(cwnd), Some(mss)) = (row.cwnd.map(f64::from), row.mss.map(f64::from)) else { return };
-    let segments = |view: Option<View>| view.and_then(|view| view.window).map(|bytes| bytes / mss);
+    // BBR's own window is about twice what it has in the network, and no share.
+    let has_window = !cell.is("cc", "bbr");
+    let segments =
+        |view: Option<View>| view.and_then(|view| view.window).map(|bytes| bytes / mss).filter(|_| has_window);
     let bulk = matches!(cell.level("work"), "bulk" | "receiver") || cell.transfers().is_some();
     let periodic = if bulk { "window_bulk" } else { "window_app" };
     let quiet = matches!(row.ca_state, Some(CongestionState::Open | CongestionState::Disorder));
@@ -159,6 +162,7 @@ fn at_moment(
                 state: row.ca_state.map_or("?", CongestionState::name).to_owned(),
             });
         }
+        None if !has_window => {}
         None => result.count_limit("(window not known)", if flow.began_before { "window_midstream" } else { kind }),
     }
     if !last_byte

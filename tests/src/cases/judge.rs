@@ -94,7 +94,6 @@ pub fn facts(rows: &[Row], result: &CellResult) -> BTreeMap<String, u64> {
 
 fn figures(cell: &Cell, result: &CellResult) -> Vec<Figure> {
     let mut figures = Vec::new();
-    let bbr = cell.is("cc", "bbr");
     let mut median_and_tail = |kind: &str, bounds: (f64, f64)| {
         let Some(errors) = result.errors.get(kind) else { return };
         let Some((median, tail)) = quantiles(errors.values.iter().copied()) else { return };
@@ -114,9 +113,9 @@ fn figures(cell: &Cell, result: &CellResult) -> Vec<Figure> {
             figures.push(Figure { count: holed.count, ..figure });
         }
     };
-    median_and_tail("window_bulk", if bbr { (0.04, 0.15) } else { (0.01, 0.05) });
-    median_and_tail("window_app", if bbr { (0.04, 0.15) } else { (0.02, 0.15) });
-    median_and_tail("window_last_byte", if bbr { (0.04, 0.15) } else { (0.01, 0.05) });
+    median_and_tail("window_bulk", (0.01, 0.05));
+    median_and_tail("window_app", (0.02, 0.15));
+    median_and_tail("window_last_byte", (0.01, 0.05));
     median_and_tail("sample_loss", (0.01, 0.04));
     median_and_tail("sample_ecn", (0.01, 0.04));
     median_and_tail("sample_end", (0.01, 0.05));

@@ -328,7 +328,7 @@ impl Sender {
         context.findings.loss(followed.network, context.now, followed.id(connection), rtt);
         let una = self.board.una();
         let waits_for_arrivals = followed.loses_first_flight(kind, una, self.size.bytes_or_usual());
-        let sample = followed.shadow.on_loss(at, kind, pipe_before, self.board.ever_lost());
+        let sample = followed.shadow.on_loss(at, kind, pipe_before);
         if waits_for_arrivals {
             followed.shadow.await_arrivals(sample.ok());
         }
@@ -431,7 +431,7 @@ impl Sender {
         let (shadow, Some(mss)) = (&followed.shadow, self.size.bytes()) else { return };
         let phase = shadow.phase();
         followed.reported_phase = Some(phase);
-        let Some(window) = shadow.window_in_use() else { return };
+        let Some(window) = shadow.window() else { return };
         let state = SenderState {
             phase,
             window,

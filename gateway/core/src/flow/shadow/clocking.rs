@@ -214,11 +214,10 @@ impl Shadow {
         }
     }
 
-    /// Starts a BBR replica beside the others.
+    /// Follows its rate, too.
     pub(super) fn follow_as_bbr(&mut self, at: Timestamp) {
         if self.bbr.is_none() {
-            let window = self.best_segments();
-            self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, window, self.least_rtt())));
+            self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, self.least_rtt())));
         }
     }
 }

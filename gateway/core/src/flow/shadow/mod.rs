@@ -1,11 +1,10 @@
 //! A replica of a sender's congestion window, as far as packets at the tap show it.
 //!
-//! Three windows grow and back off side by side as Reno, CUBIC and BBR would ([`Reno`], [`cubic`], [`bbr`] on
-//! [`replica`]). The packets correct them ([`evidence`]): a pipe above a window raises it, a pipe that stays below it
-//! although every acknowledgement is answered at once lowers it. Which of them needs fewer corrections, and whether the
-//! sender paces and reduces, identifies its congestion control ([`flavour`]). Every value comes with what limited the sender in its last round
-//! trip ([`held`]; events per round trip are in [`rounds`]). Packets come in by [`packets`], the rules of evidence are in
-//! [`rules`], samples at losses and ends in [`sampling`].
+//! Two windows grow and back off side by side as Reno and CUBIC would ([`Reno`], [`cubic`] on [`replica`]), beside the rate of BBR ([`bbr`]). The
+//! packets correct them ([`evidence`]): a pipe above a window raises it, a pipe that stays below it although every acknowledgement is
+//! answered at once lowers it. Which of them needs fewer corrections, and whether the sender paces and reduces, identifies its congestion
+//! control ([`flavour`]). Every value comes with what limited the sender in its last round trip ([`held`]; events per round trip are in
+//! [`rounds`]). Packets come in by [`packets`], the rules of evidence are in [`rules`], samples at losses and ends in [`sampling`].
 //!
 //! Loss detection, scoreboard and round-trip times are its caller's, who passes them in ([`observation`]). The distance of the
 //! tap from the sender is measured ([`evidence`]).
@@ -215,15 +214,6 @@ impl Shadow {
         (self.known && self.mss > 0).then(|| self.bytes(self.best_segments())).flatten()
     }
 
-    /// The window for comparison with others on the path: of BBR the largest pipe of its last two round trips. BBR's own window is twice
-    /// what it uses, and four segments in `PROBE_RTT`; a sender mistaken for BBR fills its window.
-    pub fn window_in_use(&self) -> Option<Window> {
-        let pipe = self.rounds.recent().pipe_max_segments;
-        let window = self.window()?;
-        let in_use = (self.leaning.best() == Flavour::Bbr && pipe > 0).then(|| self.bytes(f64::from(pipe)));
-        in_use.unwrap_or(Some(window))
-    }
-
     /// `ssthresh`; `None` if unknown, for BBR, and before the first reduction.
     pub fn ssthresh(&self) -> Option<Window> {
         let cwnd = match self.leaning.best() {
@@ -314,19 +304,21 @@ impl Shadow {
         Window::from_bytes(segments * f64::from(self.mss))
     }
 
-    /// The whole segments among [`Self::best_segments`].
+    /// The whole segments that a window-limited sender has in the network. BBR is limited by its own while it repairs: it is the pipe then.
     fn best_whole(&self) -> f64 {
-        match (self.leaning.best(), &self.bbr) {
-            (Flavour::Bbr, Some(bbr)) => bbr.segments().floor(),
-            (Flavour::Reno, _) => f64::from(self.reno.cwnd.whole()),
+        match self.leaning.best() {
+            Flavour::Bbr if self.state != State::Open => 1.0,
+            Flavour::Bbr => f64::INFINITY,
+            Flavour::Reno => f64::from(self.reno.cwnd.whole()),
             _ => f64::from(self.cubic.cwnd.whole()),
         }
     }
 
+    /// The window of Reno or CUBIC; of BBR, which does not fill its own, the largest pipe of the last two round trips.
     fn best_segments(&self) -> f64 {
-        match (self.leaning.best(), &self.bbr) {
-            (Flavour::Bbr, Some(bbr)) => bbr.segments(),
-            (Flavour::Reno, _) => self.reno.cwnd.segments(),
+        match self.leaning.best() {
+            Flavour::Bbr => f64::from(self.rounds.recent().pipe_max_segments.max(1)),
+            Flavour::Reno => self.reno.cwnd.segments(),
             _ => self.cubic.cwnd.segments(),
         }
     }

@@ -98,7 +98,6 @@ impl Shadow {
         self.reno.usage.record(&self.reno.cwnd, [outstanding, pipe, ahead], una, self.nxt);
         self.cubic.usage.record(&self.cubic.cwnd, [outstanding, pipe, ahead], una, self.nxt);
         let paced = !receiver_full && !self.clock.is_behind_queue();
-        let named = self.leaning.best() == Flavour::Bbr;
         if let Some(bbr) = &mut self.bbr {
             bbr.on_sent(
                 at,
@@ -112,7 +111,6 @@ impl Shadow {
                     dry: sent.ran_dry(self.mss),
                     pushed: !sent.more,
                     paced,
-                    named,
                 },
             );
         }
@@ -198,13 +196,8 @@ impl Shadow {
                 least_rtt: self.min_rtt.get(),
                 delivered_bytes: self.delivered_bytes,
                 newly_bytes,
-                pipe_bytes: acked.pipe,
-                reaction: self.clock.reaction(),
                 mss: self.mss,
                 recovering: acked.repairs || (self.state != State::Open && !self.by_ecn),
-                timed_out: matches!(self.state, State::Loss { .. }),
-                lost_bytes: acked.lost_bytes,
-                ever_lost_bytes: acked.ever_lost_bytes,
             });
         }
         if let Some(ended) = self.rounds.on_ack(una, self.nxt) {
@@ -329,9 +322,6 @@ impl Shadow {
         if let State::Recovery(_) = self.state {
             self.reno.leave_recovery();
             self.cubic.leave_recovery();
-        }
-        if let Some(bbr) = &mut self.bbr {
-            bbr.repaired();
         }
         self.state = State::Open;
         self.rounds.forget(self.nxt);

@@ -36,8 +36,10 @@ const FILLED_NEARLY: f64 = 1.0;
 const FILLED_PART: f64 = 0.05;
 const BACK_OFF_WEIGHT: f64 = 0.2;
 const STAYED_WEIGHT: f64 = 0.15;
-/// Evidence against BBR, at most, of a pipe outside the range of the BBR replica: after a loss the replica is often wrong.
+/// Evidence against BBR, at most, of a pipe outside of what it holds; the most that it holds beside its bursts, as a multiple of its
+/// share.
 const BBR_WRONG_MOST: f64 = 0.15;
+const BBR_MOST: f64 = 2.1;
 /// Evidence of a round trip whose pipe is off by its own size.
 const FILLING_WEIGHT: f64 = 0.5;
 /// Evidence of a pipe that follows a window's growth.
@@ -152,9 +154,16 @@ impl Shadow {
     /// An equal error of both replicas is theirs, not evidence of the sender: the difference counts.
     pub(super) fn weigh_raise(&mut self, pipe: u32) {
         let (reno, cubic) = (self.reno.raise(pipe), self.cubic.raise(pipe));
-        let bbr = self.bbr.as_mut().map_or(0.0, |bbr| bbr.raise(pipe));
         self.compare(reno, cubic);
-        self.lean_to_bbr(-(bbr - reno.min(cubic)).clamp(0.0, BBR_WRONG_MOST));
+    }
+
+    /// The least and the most segments that BBR has in the network, once its rate has stopped to grow: its share, and twice that (`bbr_cwnd_gain`)
+    /// with what acknowledgements in clumps add (`bbr_ack_aggregation_cwnd`) and a burst in each of three places
+    /// (`bbr_quantization_budget`).
+    fn bbr_holds(&self) -> Option<(f64, f64)> {
+        let bbr = self.bbr.as_ref().filter(|bbr| !bbr.starting() && !bbr.probing())?;
+        let share = bbr.share(self.clock.reaction())?;
+        Some((share, BBR_MOST * share + 3.0 * bbr.burst()))
     }
 
     /// Rule 2: a pipe that stays below a window although every acknowledgement is answered at once lowers it.
@@ -172,8 +181,7 @@ impl Shadow {
         self.compare(reno, cubic);
     }
 
-    /// Rule 4: a window-limited sender fills its window. BBR has at least its share of the path in the network, and at most its
-    /// window.
+    /// Rule 4: a window-limited sender fills its window.
     pub(super) fn weigh_filling(&mut self, at: Timestamp, ended: Signs) {
         let judged = ended.full_sized >= FILLING_LEAST && !ended.ran_dry && !ended.receiver_full;
         if self.state != State::Open || !judged {
@@ -189,12 +197,7 @@ impl Shadow {
         let near = reno.min(cubic) - pipe <= FILLED_NEARLY;
         let (slack, held_back) = if near { (0.0, FILLED_NEARLY) } else { (FILLING_SLACK, BURST_HELD_BACK) };
         let (reno, cubic) = (outside(reno, reno, slack, held_back), outside(cubic, cubic, slack, held_back));
-        let bbr = match &self.bbr {
-            Some(bbr) if !bbr.starting() && !bbr.probing() => {
-                outside(self.share_segments(), bbr.segments(), FILLING_SLACK, BURST_HELD_BACK)
-            }
-            _ => 0.0,
-        };
+        let bbr = self.bbr_holds().map_or(0.0, |(least, most)| outside(least, most, FILLING_SLACK, BURST_HELD_BACK));
         // A pipe that fills neither window may come from an application with a steady rate.
         let neither = reno.min(cubic);
         if neither <= 0.0 {

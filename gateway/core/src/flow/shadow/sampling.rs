@@ -108,17 +108,11 @@ impl AfterLoss {
 
 impl Shadow {
     /// The sender detected congestion. `pipe_before` is as just before the first retransmission (or, without one, before the
-    /// reduction), `ever_lost` all bytes marked lost so far.
+    /// reduction).
     ///
     /// In congestion avoidance this gives the window just before it, less one segment; the error is the reason for no
     /// sample, for the caller to count.
-    pub fn on_loss(
-        &mut self,
-        at: Timestamp,
-        kind: LossKind,
-        pipe_before: u64,
-        ever_lost: u64,
-    ) -> Result<ShadowSample, Ignored> {
+    pub fn on_loss(&mut self, at: Timestamp, kind: LossKind, pipe_before: u64) -> Result<ShadowSample, Ignored> {
         if self.mss == 0 {
             return Err(Ignored::NoMss);
         }
@@ -138,7 +132,7 @@ impl Shadow {
         let delivered_bytes = self.delivered_bytes;
         let after_loss = self.after_loss.get_or_insert_with(|| Box::new(AfterLoss::began(at, delivered_bytes)));
         after_loss.sampled |= sample.is_ok();
-        self.back_off(at, kind, pipe_before, ever_lost);
+        self.back_off(kind, pipe_before);
         sample
     }
 
@@ -197,7 +191,7 @@ impl Shadow {
         }
         if transfer.lost {
             let carried_bytes = after_loss.filter(|after| !after.sampled).map_or(0, |after| after.carried_bytes);
-            // The BBR replica has the delivery rate before the loss, too.
+            // BBR has the delivery rate before the loss, too.
             let paced = self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction())).unwrap_or(0.0);
             // The loss was the path's answer.
             let (carried, reason) = match self.leaning.best() {
@@ -340,7 +334,7 @@ impl Shadow {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "a window's digits fit")]
-    fn back_off(&mut self, at: Timestamp, kind: LossKind, pipe_before: u64, ever_lost: u64) {
+    fn back_off(&mut self, kind: LossKind, pipe_before: u64) {
         let before = self.best_segments();
         self.by_ecn = kind == LossKind::Ecn;
         if kind == LossKind::Timeout {
@@ -353,7 +347,7 @@ impl Shadow {
             self.reno.time_out(reduces);
             self.cubic.time_out(reduces);
             if let Some(bbr) = &mut self.bbr {
-                bbr.time_out(at, ever_lost);
+                bbr.time_out();
             }
             self.state = State::Loss { until: self.nxt, advanced: false };
         } else if !matches!(self.state, State::Recovery(_)) {
@@ -367,7 +361,7 @@ impl Shadow {
             self.reno.enter_recovery();
             self.cubic.enter_recovery();
             if let Some(bbr) = &mut self.bbr {
-                bbr.lose(self.by_ecn);
+                bbr.lose();
             }
             self.state = State::Recovery(self.nxt);
             if kind == LossKind::TailLossProbe {

@@ -39,8 +39,6 @@ pub(in super::super) struct Departure {
     pub(in super::super) pushed: bool,
     /// Only a pace holds it back: the peer's window has room, and there is no queue before the tap.
     pub(in super::super) paced: bool,
-    /// Its sender is taken for BBR.
-    pub(in super::super) named: bool,
 }
 
 /// An acknowledgement as BBR sees it.
@@ -53,17 +51,9 @@ pub(in super::super) struct Delivery {
     pub(in super::super) least_rtt: Option<Micros>,
     pub(in super::super) delivered_bytes: u64,
     pub(in super::super) newly_bytes: u64,
-    pub(in super::super) pipe_bytes: u64,
-    /// Additional time of a round trip at the sender.
-    pub(in super::super) reaction: Micros,
     pub(in super::super) mss: u32,
     /// Losses are being repaired; not a reduction after an ECN echo.
     pub(in super::super) recovering: bool,
-    /// Those of a timeout.
-    pub(in super::super) timed_out: bool,
-    /// Newly marked lost, and in all.
-    pub(in super::super) lost_bytes: u64,
-    pub(in super::super) ever_lost_bytes: u64,
 }
 
 /// The delivery state when a packet was sent. Only differences count, so the low halves are enough.
@@ -130,18 +120,9 @@ impl DeliveryRate {
         self.largest.max()
     }
 
-    /// When data was last delivered, or sending resumed.
-    pub(super) fn delivered_at(&self) -> Timestamp {
-        self.delivered_at
-    }
-
     /// Whether the application limits what is sent (`tp->app_limited`).
     pub(super) fn is_app_limited(&self) -> bool {
         self.app_limited_until > 0
-    }
-
-    pub(super) fn delivered_bytes(&self) -> u64 {
-        self.delivered_bytes
     }
 
     /// The round trip under way ends with the data delivered so far.
@@ -153,11 +134,6 @@ impl DeliveryRate {
     /// (`tcp_rate_check_app_limited`).
     pub(super) fn limit_by_application(&mut self, in_network: u64) {
         self.app_limited_until = self.delivered_bytes.saturating_add(in_network).max(1);
-    }
-
-    /// There was more data after all.
-    pub(super) fn lift_limit(&mut self) {
-        self.app_limited_until = 0;
     }
 
     /// A packet was sent.
@@ -251,7 +227,6 @@ mod tests {
             dry: false,
             pushed: false,
             paced: true,
-            named: true,
         };
         rate.on_sent(ms(at), &sent);
     }
@@ -264,13 +239,8 @@ mod tests {
             least_rtt: Some(Micros(10_000)),
             delivered_bytes,
             newly_bytes: 1_000,
-            pipe_bytes: 0,
-            reaction: Micros(0),
             mss: 1_000,
             recovering: false,
-            timed_out: false,
-            lost_bytes: 0,
-            ever_lost_bytes: 0,
         };
         let sample = rate.on_ack(&delivery).unwrap();
         rate.add(sample);

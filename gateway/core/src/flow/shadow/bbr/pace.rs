@@ -18,16 +18,12 @@ const ESTABLISHED: u8 = 12;
 const CYCLE_ROUNDS: u64 = 10;
 /// A pace above a limit by this part is not within it.
 const EXCEEDED_PART: u32 = 8;
-/// The gain cycle keeps a gain for a smallest round trip (`bbr_is_next_cycle_phase`); the margin is this part of it.
-const SPARE_PART: u64 = 2;
 
 /// Gaps of the same pace.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     rate: u32,
     gaps: u8,
-    since: Timestamp,
-    last: Timestamp,
     /// Time in its gaps alone.
     held_us: u64,
 }
@@ -48,49 +44,46 @@ pub(super) struct Pace {
 }
 
 impl Run {
-    fn take(&mut self, at: Timestamp, gap: Micros, rate: u32) -> bool {
+    fn take(&mut self, gap: Micros, rate: u32) -> bool {
         if self.gaps == 0 || !same(rate, self.rate, SAME_PART) {
             return false;
         }
         let smoothed = (u64::from(self.rate) * 7 + u64::from(rate)) / 8;
         self.rate = u32::try_from(smoothed).unwrap_or(u32::MAX);
         self.gaps = self.gaps.saturating_add(1);
-        self.last = at;
         self.held_us = self.held_us.saturating_add(gap.0);
         true
     }
 }
 
 impl Pace {
-    /// A packet of `bytes` payload, after which only pacing delays the sender if it is `free`. Returns whether the gap before it has the
-    /// current pace.
-    pub(super) fn on_sent(&mut self, at: Timestamp, bytes: u64, mss: u32, free: bool) -> bool {
+    /// A packet of `bytes` payload, after which only pacing delays the sender if it is `free`.
+    pub(super) fn on_sent(&mut self, at: Timestamp, bytes: u64, mss: u32, free: bool) {
         let begins = at.since(self.last_sent) > BURST;
         self.last_sent = at;
         let was_free = std::mem::replace(&mut self.free, free);
         if !begins {
             self.burst_bytes = self.burst_bytes.saturating_add(bytes);
-            return false;
+            return;
         }
         let gap = at.since(self.burst_began);
         let rate = rate::of_paced(self.burst_bytes, mss, gap.0);
         (self.burst_began, self.burst_bytes) = (at, bytes);
         if !was_free {
-            return false;
+            return;
         }
-        if self.now.take(at, gap, rate) {
+        if self.now.take(gap, rate) {
             self.next.gaps = 0;
-            return true;
+            return;
         }
-        if !self.next.take(at, gap, rate) {
-            self.next = Run { rate, gaps: 1, since: at, last: at, held_us: 0 };
+        if !self.next.take(gap, rate) {
+            self.next = Run { rate, gaps: 1, held_us: 0 };
         } else if self.next.gaps >= NEW_PACE {
             self.now = std::mem::take(&mut self.next);
             if self.now.rate > self.limit.saturating_add(self.limit / EXCEEDED_PART) {
                 self.limit = 0;
             }
         }
-        false
     }
 
     /// The gain changed: the pace before does not count.
@@ -113,13 +106,6 @@ impl Pace {
     pub(super) fn has_limit(&self) -> bool {
         self.limit > 0
     }
-
-    /// Its rate, if the same pace lasted longer than a phase of the gain cycle.
-    pub(super) fn held(&self, min_rtt: Micros) -> Option<u32> {
-        let gain = min_rtt.0.saturating_add(min_rtt.0 / SPARE_PART);
-        let long = self.now.last.since(self.now.since).0 >= gain;
-        (self.now.gaps >= ESTABLISHED && long).then_some(self.now.rate)
-    }
 }
 
 /// Whether two rates differ by less than one part in `part`.
@@ -131,39 +117,35 @@ pub(super) fn same(one: u32, other: u32, part: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// The rate after bursts of two segments of 1,000 bytes with these gaps, round trips of 10 ms.
-    fn held_after(gaps_us: &[u64], free: bool) -> Option<u64> {
+    /// Whether bursts of two segments of 1,000 bytes with these gaps are a limit, over round trips of 5 ms.
+    fn limits(gaps_us: &[u64], free: bool) -> bool {
         let mut pace = Pace::default();
         let mut at = Timestamp::from_micros(1_000_000);
         for gap_us in gaps_us {
             pace.on_sent(at, 1_000, 1_000, free);
             pace.on_sent(at.after(Micros(10)), 1_000, 1_000, free);
             at = at.after(Micros(*gap_us));
+            pace.note_limit(Micros(5_000));
         }
-        pace.on_sent(at, 1_000, 1_000, free);
-        pace.held(Micros(10_000)).map(|rate| rate::paced(rate, 1_000, rate::UNIT))
-    }
-
-    fn about(rate: Option<u64>, bytes_per_second: u64) -> bool {
-        rate.is_some_and(|rate| rate.abs_diff(bytes_per_second) <= bytes_per_second / 50)
+        pace.has_limit()
     }
 
     #[test]
-    fn a_pace_that_holds_for_longer_than_a_gain_is_the_rate() {
+    fn a_pace_that_holds_for_longer_than_a_cycle_of_gains_is_a_limit() {
         // Two segments in 4 ms; now and then one sooner, after an acknowledgement, or one late.
         let even =
             [[4_000, 4_020, 3_990, 900, 4_000, 4_000], [6_100, 3_970, 4_000, 4_010, 4_000, 4_000]].concat().repeat(2);
-        assert!(about(held_after(&even, true), 500_000), "{:?}", held_after(&even, true));
-        assert_eq!(held_after(&even, false), None, "something else holds it back");
-        assert_eq!(held_after(&[1_000; 14], true), None, "a round trip of it may be a gain of the cycle");
-        assert!(held_after(&[1_000; 18], true).is_some());
-        assert_eq!(held_after(&[4_000; 11], true), None, "few gaps may be alike by chance");
-        assert_eq!(held_after(&[4_000, 3_000, 6_000, 2_000].repeat(5), true), None);
+        assert!(limits(&even, true));
+        assert!(!limits(&even, false), "something else holds it back");
+        assert!(!limits(&[1_000; 40], true), "ten round trips of it may be a cycle of gains");
+        assert!(limits(&[1_000; 60], true));
+        assert!(!limits(&[5_000; 11], true), "few gaps may be alike by chance");
+        assert!(!limits(&[4_000, 3_000, 6_000, 2_000].repeat(10), true));
     }
 
     #[test]
-    fn another_pace_takes_over_once_it_holds() {
-        let changed = [[4_000; 16], [8_000; 16]].concat();
-        assert!(about(held_after(&changed, true), 250_000), "{:?}", held_after(&changed, true));
+    fn a_faster_pace_shows_that_there_was_no_limit() {
+        assert!(!limits(&[[4_000; 20], [3_000; 20]].concat()[..30], true));
+        assert!(limits(&[[4_000; 20], [8_000; 20]].concat(), true));
     }
 }

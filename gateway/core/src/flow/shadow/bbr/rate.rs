@@ -4,8 +4,6 @@
 use spand_proto::units::Micros;
 
 const SCALE: u32 = 24;
-/// Gains are in 256ths (`BBR_SCALE`).
-pub(super) const UNIT: u64 = 256;
 /// Pacing rate as a percentage of the rate.
 const PACED_PERCENT: u64 = 99;
 
@@ -18,24 +16,6 @@ pub(super) fn of(bytes: u64, mss: u32, us: u64) -> u32 {
 /// The rate of a sender that paces `bytes` of segments of `mss` over `us` microseconds.
 pub(super) fn of_paced(bytes: u64, mss: u32, us: u64) -> u32 {
     of(bytes.saturating_mul(100) / PACED_PERCENT, mss, us)
-}
-
-/// Whole packets at `rate` in `time`.
-pub(super) fn packets_in(rate: u32, time: Micros) -> u32 {
-    let scaled = u64::from(rate).saturating_mul(time.0);
-    u32::try_from(scaled >> SCALE).unwrap_or(u32::MAX)
-}
-
-/// Packets at `rate` in `time` times `gain`, rounded up (`bbr_bdp`).
-pub(super) fn product(rate: u32, time: Micros, gain: u64) -> u32 {
-    let scaled = u64::from(rate).saturating_mul(time.0).saturating_mul(gain) / UNIT;
-    u32::try_from(scaled.div_ceil(1 << SCALE)).unwrap_or(u32::MAX)
-}
-
-/// Bytes a second that a sender paces at (`bbr_rate_bytes_per_sec`).
-pub(super) fn paced(rate: u32, mss: u32, gain: u64) -> u64 {
-    let scaled = u64::from(rate).saturating_mul(u64::from(mss)).saturating_mul(gain) / UNIT;
-    scaled.saturating_mul(10_000 * PACED_PERCENT) >> SCALE
 }
 
 /// Segments at `rate` in `time`, with fraction.

@@ -5,10 +5,13 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-use super::{Bbr, Mode, rate};
+use super::{Bbr, rate};
 
 /// Shortest period of the smallest round-trip time; the longest is twice this.
 const PERIOD: Micros = Micros(15_000_000);
+/// Segments of a burst: at least, and of what one packet of the kernel's holds.
+const BURST_LEAST: f64 = 2.0;
+const BURST_MOST: f64 = 45.0;
 /// Round trips between two samples: the delivery rate is the largest of as many. And the shortest time.
 const SAMPLE_ROUNDS: u8 = 10;
 const SAMPLE_APART: Micros = Micros(1_000_000);
@@ -40,7 +43,7 @@ impl Share {
         *now = Some(now.map_or(rtt, |least| least.min(rtt)));
     }
 
-    fn least(&self) -> Option<Micros> {
+    pub(super) fn least(&self) -> Option<Micros> {
         self.least.into_iter().flatten().min()
     }
 }
@@ -50,6 +53,11 @@ impl Bbr {
     pub(in super::super) fn share(&self, reaction: Micros) -> Option<f64> {
         let least = self.share.least().filter(|_| self.rate.max() > 0)?;
         Some(rate::segments_in(self.rate.max(), Micros(least.0.saturating_add(reaction.0))))
+    }
+
+    /// Segments of a burst: those of a millisecond (`tcp_tso_autosize`).
+    pub(in super::super) fn burst(&self) -> f64 {
+        rate::segments_in(self.rate.max(), Micros(1_000)).clamp(BURST_LEAST, BURST_MOST)
     }
 
     /// A round trip ended that neither application nor receiver limited.
@@ -74,8 +82,7 @@ impl Bbr {
 
     /// A round trip ended.
     pub(in super::super) fn note_limit(&mut self) {
-        // At a rate that losses set it does not probe (`bbr_lt_bw_sampling`).
-        if let Some((rtt, _)) = self.min_rtt.filter(|_| self.long_term.rate().is_none()) {
+        if let Some(rtt) = self.share.least() {
             self.pace.note_limit(rtt);
         }
     }
@@ -87,7 +94,7 @@ impl Bbr {
             None => rounds > 0,
             Some(sampled_at) => rounds >= SAMPLE_ROUNDS && at.since(sampled_at) >= SAMPLE_APART,
         };
-        let due = due && self.mode == Mode::ProbeBandwidth && !self.rate.is_app_limited();
+        let due = due && self.is_full && !self.rate.is_app_limited();
         if due {
             (self.share.rounds, self.share.sampled_at) = (0, Some(at));
         }
@@ -118,10 +125,10 @@ mod tests {
 
     #[test]
     fn samples_of_the_rate_are_round_trips_and_a_second_apart() {
-        let mut bbr = Bbr::new(seconds(0), 0, 10.0, None);
+        let mut bbr = Bbr::new(seconds(0), 0, None);
         bbr.count_round();
         assert!(!bbr.take_rate_due(seconds(1)), "it starts up");
-        bbr.mode = Mode::ProbeBandwidth;
+        bbr.is_full = true;
         assert!(bbr.take_rate_due(seconds(1)) && !bbr.take_rate_due(seconds(3)));
         (0..9).for_each(|_| bbr.count_round());
         assert!(!bbr.take_rate_due(seconds(3)));
