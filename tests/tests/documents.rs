@@ -179,7 +179,9 @@ fn sources(workspace: &Path) -> String {
                 // A part of a script is a test by the name of its heading.
                 let script = fs::read_to_string(path).expect("a script");
                 for heading in script.lines().filter_map(|line| line.strip_prefix("== ")) {
-                    text += &format!("fn {}(\n", heading.trim().replace(' ', "_").to_lowercase());
+                    text += "fn ";
+                    text += &heading.trim().replace(' ', "_").to_lowercase();
+                    text += "(";
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use clap::Parser;
 use spand_tests::ending::{arguments, exit_code, progress};
-use spand_tests::shares::{differences, file, inputs, record, recorded, rows, write};
+use spand_tests::shares::{Table, differences, file, inputs, record, recorded, rows, write};
 
 #[derive(Debug, Parser)]
 #[command(about = "Compares the shares of every capture with those that were recorded, and with the kernel's truth")]
@@ -30,7 +30,7 @@ fn work() -> Result<()> {
     let mut inputs = inputs()?;
     inputs.retain(|input| input.name.contains(&only));
     ensure!(!inputs.is_empty(), "no capture has {only} in its name");
-    let mut table = if records && !file().exists() { Default::default() } else { recorded(&file())? };
+    let mut table = if records && !file().exists() { Table::new() } else { recorded(&file())? };
     let rows = rows(&inputs, &|done| progress(&format!("{done} of {}", inputs.len())))?;
     if show {
         let mut out = csv::WriterBuilder::new().delimiter(b'\t').from_writer(std::io::stdout());
@@ -38,7 +38,9 @@ fn work() -> Result<()> {
         out.flush()?;
     }
     let differences = differences(&rows, &table);
-    differences.iter().for_each(|difference| println!("{difference}"));
+    for difference in &differences {
+        println!("{difference}");
+    }
     if records {
         let looked_at = rows.len();
         record(&mut table, rows);

@@ -83,6 +83,7 @@ pub enum Subject {
 
 /// How a connection opens.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "words of a script, in any combination")]
 pub struct Opening {
     pub(super) name: String,
     pub(super) client: Option<String>,
