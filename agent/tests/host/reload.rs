@@ -2,18 +2,23 @@
 
 use spand_proto::v1::Mode;
 
-use crate::support::agent::{Agent, text};
-use crate::support::gateway::{Gateway, estimate};
+use crate::support::agent::{Agent, assert_has, text};
+use crate::support::gateway::{Gateway, Stream, advised, estimate};
 use crate::support::namespace::eventually;
 
 const NETWORKS: [&str; 2] = ["192.0.2.0/24", "198.51.100.0/24"];
 
-async fn advised() -> (Gateway, crate::support::gateway::Stream, Agent) {
-    let mut gateway = Gateway::start().await;
-    let agent = Agent::start(&gateway, "addresses = [\"10.1.0.2\"]\nmode = \"careful\"", "");
-    let stream = gateway.snapshot(&NETWORKS.map(|network| estimate(network, 40, 60))).await;
+async fn both() -> (Gateway, Agent, Stream) {
+    let estimates = NETWORKS.map(|network| estimate(network, 40, 60));
+    let (gateway, agent, stream) = advised(
+        "addresses = [\"10.1.0.2\"]
+mode = \"careful\"",
+        "",
+        &estimates,
+    )
+    .await;
     eventually("both are decided", || decided(&agent) == ["would_be", "would_be"]).await;
-    (gateway, stream, agent)
+    (gateway, agent, stream)
 }
 
 /// What becomes of a connection to each of the networks.
@@ -27,7 +32,7 @@ fn decided(agent: &Agent) -> [String; 2] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sighup_brings_what_decides_into_force_and_names_what_needs_a_restart() {
-    let (mut gateway, _stream, agent) = advised().await;
+    let (mut gateway, agent, _stream) = both().await;
     let before = text(&agent.config());
     let changed = before.replace("mode = \"careful\"", "mode = \"observe\"");
     let changed = changed
@@ -38,8 +43,7 @@ async fn sighup_brings_what_decides_into_force_and_names_what_needs_a_restart() 
     assert_eq!(reloads["last"]["needs_restart"], serde_json::json!(["gateway.retry_max_ms", "state_dir"]));
     assert!(reloads["last"]["at"].as_str().unwrap().ends_with('Z') && reloads["last"]["error"].is_null());
     assert_eq!(decided(&agent), ["excluded", "observe"]);
-    let status = String::from_utf8(agent.output(&["status"]).stdout).unwrap();
-    assert!(status.contains("changed but needs a restart: gateway.retry_max_ms, state_dir"), "{status}");
+    assert_has(&agent.prints(&["status"]), &["changed but needs a restart: gateway.retry_max_ms, state_dir"]);
     let stream = gateway.subscribed().await;
     assert_eq!(stream.request.agent.unwrap().mode, i32::from(Mode::Observe), "the gateway knows the mode in force");
 
@@ -49,7 +53,7 @@ async fn sighup_brings_what_decides_into_force_and_names_what_needs_a_restart() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_cannot_be_used_leaves_everything_as_it_was_and_is_counted() {
-    let (_gateway, _stream, mut agent) = advised().await;
+    let (_gateway, mut agent, _stream) = both().await;
     let before = text(&agent.config());
     for (broken, sentence) in [
         (
@@ -64,7 +68,7 @@ async fn a_file_that_cannot_be_used_leaves_everything_as_it_was_and_is_counted()
         assert!(error.contains(sentence) && error.lines().count() == 1, "{reloads}");
         assert_eq!(decided(&agent), ["would_be", "would_be"]);
     }
-    let metrics = String::from_utf8(agent.output(&["metrics"]).stdout).unwrap();
+    let metrics = agent.prints(&["metrics"]);
     for line in [
         "config_reloads_total{result=\"failure\"} 3",
         "config_reloads_total{result=\"success\"} 0",
@@ -73,7 +77,6 @@ async fn a_file_that_cannot_be_used_leaves_everything_as_it_was_and_is_counted()
         assert!(metrics.contains(&format!("spand_agent_{line}\n")), "{line} in {metrics}");
     }
     agent.reload(&before).await;
-    let metrics = String::from_utf8(agent.output(&["metrics"]).stdout).unwrap();
-    assert!(metrics.contains("spand_agent_config_last_reload_successful 1\n"), "{metrics}");
+    assert_has(&agent.prints(&["metrics"]), &["spand_agent_config_last_reload_successful 1\n"]);
     assert_eq!(agent.stop(), Some(0), "it runs on until it is stopped");
 }

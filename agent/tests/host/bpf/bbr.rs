@@ -2,33 +2,22 @@
 
 use super::*;
 
-/// BBR as `ss` shows it of the kernel's own.
-struct Bbr {
-    bandwidth: f64,
-    pacing_gain: f64,
-}
-
 fn control(words: &[String]) -> &str {
     words.iter().find(|word| word.ends_with("bbr")).expect("a socket on BBR")
 }
 
-/// `bbr:(bw:23.1Mbps,mrtt:0.04,pacing_gain:1,cwnd_gain:2)`; `None` where that is not shown.
-fn own_bbr(words: &[String]) -> Option<Bbr> {
+/// Bandwidth and pacing gain of the kernel's own BBR: `bbr:(bw:23.1Mbps,mrtt:0.04,pacing_gain:1,cwnd_gain:2)`; `None` where that is not shown.
+fn own_bbr(words: &[String]) -> Option<(f64, f64)> {
     let shown = words.iter().find_map(|word| word.strip_prefix("bbr:(")?.strip_suffix(')'))?;
     let value = |name: &str| shown.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix(':'));
-    Some(Bbr { bandwidth: bits_per_s(value("bw")?), pacing_gain: value("pacing_gain")?.parse().unwrap() })
+    Some((bits_per_s(value("bw")?), value("pacing_gain")?.parse().unwrap()))
 }
 
 /// A rate as `ss` writes it.
 pub(super) fn bits_per_s(text: &str) -> f64 {
-    let text = text.strip_suffix("bps").unwrap();
-    let (number, unit) = match text.as_bytes().last() {
-        Some(b'K') => (&text[..text.len() - 1], 1e3),
-        Some(b'M') => (&text[..text.len() - 1], 1e6),
-        Some(b'G') => (&text[..text.len() - 1], 1e9),
-        _ => (text, 1.0),
-    };
-    number.parse::<f64>().unwrap() * unit
+    let (number, unit) = text.split_at(text.find(char::is_alphabetic).unwrap());
+    let units = [("bps", 1.0), ("Kbps", 1e3), ("Mbps", 1e6), ("Gbps", 1e9)];
+    number.parse::<f64>().unwrap() * units.iter().find(|(name, _)| *name == unit).unwrap().1
 }
 
 /// The word that follows this one.
@@ -63,8 +52,7 @@ fn trickle(server: &mut TcpStream, client: &mut TcpStream) -> Vec<String> {
 
 #[test]
 fn a_connection_on_bbr_starts_whole_and_ends_on_the_kernels_own_with_what_it_started_from() {
-    in_namespace(|| async {
-        let host = Host::new(110, "paper", "bbr", "bbr = \"full\"").await;
+    on_host(110, "paper", "bbr", "bbr = \"full\"", async |host| {
         let (mut server, client) = host.accepted();
         // Nothing comes back: what is seen is the start.
         lose_all(&client);
@@ -79,10 +67,10 @@ fn a_connection_on_bbr_starts_whole_and_ends_on_the_kernels_own_with_what_it_sta
         let (mut server, mut client) = host.accepted();
         let before = ss_words(&server);
         let words = trickle(&mut server, &mut client);
-        let bbr = own_bbr(&words).unwrap();
-        assert!(is_near(bbr.bandwidth, rate_of(40.0, &before)), "{words:?}");
+        let (bandwidth, pacing_gain) = own_bbr(&words).unwrap();
+        assert!(is_near(bandwidth, rate_of(40.0, &before)), "{words:?}");
         // A BBR that began here would search, at 2.88.
-        assert!(bbr.pacing_gain <= 1.25, "{words:?}");
+        assert!(pacing_gain <= 1.25, "{words:?}");
         let counts =
             ["started", "bbr_seeded", "bbr_handed_over", "other_congestion_control"].map(|name| host.counts(name));
         assert_eq!(counts, [2, 2, 1, 0]);
@@ -91,8 +79,7 @@ fn a_connection_on_bbr_starts_whole_and_ends_on_the_kernels_own_with_what_it_sta
 
 #[test]
 fn after_an_idle_time_nothing_is_set_before_the_hand_over_and_after_it() {
-    in_namespace(|| async {
-        let host = Host::new(111, "paper", "bbr", "bbr = \"full\"").await;
+    on_host(111, "paper", "bbr", "bbr = \"full\"", async |host| {
         let (mut server, mut client) = host.accepted();
         for on in ["t111_bbr", "bbr"] {
             if on == "bbr" {
@@ -105,7 +92,7 @@ fn after_an_idle_time_nothing_is_set_before_the_hand_over_and_after_it() {
             transfer(&mut server, &mut client, SEGMENT);
             let words = ss_words(&server);
             assert_eq!((control(&before), control(&words)), (on, on));
-            let [before, after] = [before, words].map(|words| own_bbr(&words).map(|bbr| bbr.bandwidth));
+            let [before, after] = [before, words].map(|words| own_bbr(&words).map(|(bandwidth, _)| bandwidth));
             assert_eq!((after.is_some(), after), (on == "bbr", before), "the estimate stays");
         }
         assert_eq!(["started", "restarted", "bbr_seeded"].map(|name| host.counts(name)), [1, 0, 1]);
@@ -123,8 +110,7 @@ fn controls_and_refused_connections_are_plain_bbr_from_the_first_segment_to_the_
             if counted == "control" {
                 assert_eq!(control(&ss_words(&server)), "bbr");
             }
-            lose_all(&client);
-            server.write_all(&[7; 4 * SEGMENT]).unwrap();
+            send_into_the_void(&mut server, &client, 4);
             let words = ss_words(&server);
             assert_eq!((control(&words), super::number(&words, "cwnd")), ("bbr", Some(10)), "{counted}: {words:?}");
             socket2::SockRef::from(&client).detach_filter().unwrap();
@@ -141,28 +127,21 @@ fn controls_and_refused_connections_are_plain_bbr_from_the_first_segment_to_the_
 
 #[test]
 fn connections_on_bbr_get_a_window_alone_where_that_is_asked_for_or_socket_options_are() {
-    in_namespace(|| async {
-        for (number, bpf) in [(114, "bbr = \"window\""), (115, "bbr = \"full\"\nvariant = \"sockops\"")] {
-            let host = Host::new(number, "paper", "bbr", bpf).await;
-            let (mut server, client) = host.accepted();
-            lose_all(&client);
-            server.write_all(&[7]).unwrap();
-            let words = ss_words(&server);
+    for (number, bpf) in [(114, "bbr = \"window\""), (115, "bbr = \"full\"\nvariant = \"sockops\"")] {
+        on_host(number, "paper", "bbr", bpf, async |host| {
+            let (.., words) = host.unanswered(1);
             assert_eq!((control(&words), super::number(&words, "cwnd")), ("bbr", Some(40)), "{words:?}");
             assert_eq!(["started", "bbr_seeded"].map(|name| host.counts(name)), [1, 0]);
             let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
             assert!(!available.contains(&format!("t{number}_bbr")), "{available}");
-        }
-    });
+        });
+    }
 }
 
 #[test]
 fn connections_on_cubic_start_as_before_where_bbr_is_started_whole() {
-    in_namespace(|| async {
-        let host = Host::new(116, "paper", "cubic", "bbr = \"full\"").await;
-        let (mut server, mut client) = host.accepted();
-        transfer(&mut server, &mut client, 40 * SEGMENT);
-        let words = ss_words(&server);
+    on_host(116, "paper", "cubic", "bbr = \"full\"", async |host| {
+        let words = host.sent(40);
         assert!(words.iter().any(|word| word == "t116_cubic"), "{words:?}");
         assert_eq!(number(&words, "ssthresh"), Some(40), "{words:?}");
         assert_eq!(["started", "bbr_seeded"].map(|name| host.counts(name)), [1, 0]);

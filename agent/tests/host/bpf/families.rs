@@ -5,18 +5,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::lifetime::Cgroup;
 use super::*;
-use crate::support::gateway::announced;
+use crate::support::gateway::{Written, announced, hold};
 
 /// A host with three peers: one in a prefix that `[destinations]` names, one that it does not, and one of IPv6.
 struct Peers {
-    gateway: Gateway,
+    _gateway: Gateway,
     agent: Agent,
-    stream: Stream,
     /// Takes connections of both families, so that those of IPv4 have IPv4-mapped addresses.
     both: TcpListener,
     /// Takes those of IPv4 on a socket of IPv4.
     ipv4: TcpListener,
-    mode: &'static str,
     // Dropped last.
     _held: RwLockReadGuard<'static, ()>,
 }
@@ -31,11 +29,8 @@ const FREE: &str = "10.84.90.1";
 const NAMED: &str = "10.85.90.1";
 const IPV6: &str = "2001:db8:84::1";
 
-/// Largest start in the named prefix, where it is capped.
-const CAP: u32 = 12;
-
 /// How a gateway writes a network, the peers that it covers, and whether it shares an address with the named prefix.
-const WRITTEN: [(&str, &[&str], bool); 15] = [
+const WRITTEN: [Written; 15] = [
     ("::/0", &[IPV6], false),
     ("::/1", &[IPV6], false),
     ("::ffff:0:0/80", &[], false),
@@ -54,45 +49,18 @@ const WRITTEN: [(&str, &[&str], bool); 15] = [
 ];
 
 impl Peers {
-    async fn new(mode: &'static str, destinations: &str) -> Self {
+    async fn new(mode: &str, destinations: &str) -> (Self, Stream) {
         let held = MACHINE.read().await;
         let number = NAMES.fetch_add(1, Ordering::Relaxed);
         ip("link set lo mtu 1500 gso_max_segs 1");
-        for address in [SERVER, FREE, NAMED] {
-            _ = try_ip(&format!("addr add {address}/32 dev lo"));
-            ip(&format!("route replace local {address} dev lo table local congctl cubic"));
-        }
-        for address in [SERVER_IPV6, IPV6] {
-            _ = try_ip(&format!("-6 addr add {address}/128 dev lo nodad"));
-            ip(&format!("-6 route replace local {address} dev lo table local congctl cubic"));
-        }
-        let mut gateway = Gateway::start().await;
+        add_addresses(&[SERVER, FREE, NAMED, SERVER_IPV6, IPV6], "cubic");
         let sections = format!(
             "[bpf]\nname = \"f{number}\"\ncontrol_fraction = 0.0\n\n[policy]\nrtt_ratio_min = 0.000002\n\n[destinations]\n{destinations}"
         );
-        let agent = Agent::start(&gateway, &format!("mode = \"{mode}\"\napply = \"bpf\""), &sections);
-        let stream = gateway.snapshot(&[]).await;
+        let (gateway, agent, stream) = advised(&format!("mode = \"{mode}\"\napply = \"bpf\""), &sections, &[]).await;
         let both = TcpListener::bind("[::]:8000").unwrap();
         let ipv4 = TcpListener::bind((SERVER, 8_001)).unwrap();
-        Self { gateway, agent, stream, both, ipv4, mode, _held: held }
-    }
-
-    /// Gives a share of 40 segments for a network as it is written, and for another one after it as a marker.
-    async fn advise(&mut self, written: &str, marker: &str) {
-        self.stream.send_written(UpdateEvent::Estimate(estimate("192.0.2.0/24", 40, 60)), written).await;
-        self.stream.send(UpdateEvent::Estimate(estimate(marker, 40, 60))).await;
-        let agent = &self.agent;
-        eventually(written, || {
-            let status = agent.json(&["status", "--json"]);
-            status["in_force"].as_array().unwrap().iter().any(|one| one["prefix"] == marker)
-        })
-        .await;
-    }
-
-    async fn withdraw(&mut self, written: &str) {
-        let network = "192.0.2.0/24".parse().unwrap();
-        let event = UpdateEvent::Withdrawal { network, reason: WithdrawalReason::Retreat };
-        self.stream.send_written(event, written).await;
+        (Self { agent, both, ipv4, _gateway: gateway, _held: held }, stream)
     }
 
     /// The windows with which connections to `peer` start: on a socket of IPv6 and, for a peer of IPv4, on one of IPv4.
@@ -112,86 +80,41 @@ impl Peers {
             })
             .collect()
     }
-
-    /// What a connection to a covered peer starts with: of 40 segments of 1,448 bytes, those of IPv6 being smaller by 20.
-    fn granted(peer: &str) -> u32 {
-        if peer == IPV6 { 41 } else { 40 }
-    }
-
-    /// Holds kernel and `explain` against the policy for every form of a network. `in_named`: the start where the network
-    /// shares an address with the named prefix, if there is one.
-    async fn hold(&mut self, in_named: Option<u32>) {
-        for (index, (written, covered, overlaps)) in WRITTEN.into_iter().enumerate() {
-            self.advise(written, &format!("198.51.{index}.0/24")).await;
-            for peer in [FREE, NAMED, IPV6] {
-                let start = if overlaps { in_named } else { Some(Self::granted(peer)) };
-                let start = start.filter(|_| covered.contains(&peer));
-                let mode = self.mode;
-                for window in self.windows(peer) {
-                    assert_eq!(window, start.unwrap_or(10), "{mode}: snd_cwnd towards {peer} with {written}");
-                }
-                let mss = if peer == IPV6 { "1428" } else { "1448" };
-                let explained = self.agent.json(&["explain", "--json", peer, "--mss", mss]);
-                let found = (explained["on_advice"].as_bool(), explained["cwnd_segments"].as_u64());
-                let expected = (Some(start.is_some()), Some(u64::from(start.unwrap_or(10))));
-                assert_eq!(found, expected, "{mode}: explain {peer} with {written}: {explained}");
-            }
-            self.withdraw(written).await;
-        }
-        self.gateway.stop();
-    }
-}
-
-/// What `getsockopt(TCP_INFO)` gives.
-fn snd_cwnd(socket: &TcpStream) -> u32 {
-    // SAFETY: all of it may be zero.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut length = libc::socklen_t::try_from(size_of_val(&info)).unwrap();
-    let value = (&raw mut info).cast();
-    // SAFETY: value and length live as long as the call, and the length is that of the value.
-    let done =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, value, &raw mut length) };
-    assert_eq!(done, 0);
-    info.tcpi_snd_cwnd
 }
 
 #[test]
-fn an_excluded_destination_stays_plain_however_a_network_is_written() {
-    in_served_namespace(|| async {
-        for (mode, prefix) in [("careful", "10.85.0.0/16"), ("paper", "::ffff:10.85.0.0/112")] {
-            Peers::new(mode, &format!("exclude = [\"{prefix}\"]")).await.hold(None).await;
-        }
-    });
-}
-
-#[test]
-fn a_capped_destination_stays_under_its_cap_however_a_network_is_written() {
-    in_served_namespace(|| async {
-        for (mode, prefix) in [("careful", "::ffff:10.85.0.0/112"), ("paper", "10.85.0.0/16")] {
-            Peers::new(mode, &format!("caps = {{ \"{prefix}\" = {CAP} }}")).await.hold(Some(CAP)).await;
-        }
-    });
+fn an_excluded_or_capped_destination_stays_so_however_a_network_is_written() {
+    for (mode, prefix, cap) in [
+        ("careful", "10.85.0.0/16", None),
+        ("paper", "::ffff:10.85.0.0/112", None),
+        ("careful", "::ffff:10.85.0.0/112", Some(12)),
+        ("paper", "10.85.0.0/16", Some(12)),
+    ] {
+        in_served_namespace(|| async {
+            let exclude = format!("exclude = [\"{prefix}\"]");
+            let destinations = cap.map_or(exclude, |cap| format!("caps = {{ \"{prefix}\" = {cap} }}"));
+            let (peers, mut stream) = Peers::new(mode, &destinations).await;
+            // A share of 40 segments of 1,448 bytes; those of IPv6 are smaller by 20.
+            let granted = |peer: &str| if peer == IPV6 { (41, "1428") } else { (40, "1448") };
+            let windows = |peer: &str| peers.windows(peer);
+            hold(mode, (&peers.agent, &mut stream), &WRITTEN, [FREE, NAMED, IPV6], cap, granted, windows).await;
+        });
+    }
 }
 
 /// The kernel takes the locked value into a socket once it knows the peer (`tcp_init_metrics`), so with the second connection.
 #[test]
 fn a_route_that_locks_cwnd_bounds_a_start() {
-    in_namespace(|| async {
-        for (number, variant) in [(91, "stay"), (92, "hand_over"), (93, "sockops")] {
-            let host = Host::new(number, "paper", "cubic", &format!("variant = \"{variant}\"")).await;
+    for (number, variant) in [(91, "stay"), (92, "hand_over"), (93, "sockops")] {
+        on_host(number, "paper", "cubic", &format!("variant = \"{variant}\""), async |host| {
             ip(&format!("route replace local {} dev lo table local congctl cubic cwnd lock 14", host.client));
-            let (mut server, mut client) = host.accepted();
-            transfer(&mut server, &mut client, SEGMENT);
-            drop((server, client));
+            host.sent(1);
             let known = || ip("tcp_metrics show").contains(&host.client.to_string());
             eventually("the kernel knows the peer", known).await;
-            let (mut server, client) = host.accepted();
-            lose_all(&client);
-            server.write_all(&[7]).unwrap();
-            assert_eq!(snd_cwnd(&server), 14, "{variant}");
+            assert_eq!(snd_cwnd(&host.unanswered(1).0), 14, "{variant}");
             assert_eq!(host.counts("started"), 2, "{variant}");
-        }
-    });
+        });
+    }
 }
 
 // Announced starts against connections that the programs see.
@@ -204,7 +127,7 @@ async fn judged(host: &mut Host, state: &str) -> serde_json::Value {
         host.stream.send(announced(&host.network.clone(), &remote)).await;
         drop(host.connection(&listener));
     }
-    let seen = || host.agent.json(&["status", "--json"])["connections_seen"].clone();
+    let seen = || host.agent.status()["connections_seen"].clone();
     eventually(state, || seen()["state"] == *state).await;
     seen()
 }
@@ -227,13 +150,11 @@ fn connections_of_sockets_made_outside_the_cgroup_are_reported_as_unseen() {
         assert_eq!((&seen["accepted"]["unseen"], &seen["opened"]["unseen"]), (&true.into(), &false.into()));
         assert_eq!((&seen["accepted"]["announced"], &seen["accepted"]["seen"]), (&12.into(), &0.into()));
         assert!(seen["unseen_since"].is_string(), "{seen}");
-        let text = String::from_utf8(host.agent.output(&["status"]).stdout).unwrap();
-        assert!(text.contains("UNSEEN since") && text.contains("may be: the service's listening sockets"), "{text}");
+        assert_has(&host.agent.prints(&["status"]), &["UNSEEN since", "may be: the service's listening sockets"]);
         let (check, code) = doctor(&host);
         assert_eq!((&check["verdict"], code), (&"fail".into(), Some(2)), "{check}");
         assert!(check["to_do"].as_str().unwrap().contains("restart the service"), "{check}");
-        let metrics = String::from_utf8(host.agent.output(&["metrics"]).stdout).unwrap();
-        assert!(metrics.contains("spand_agent_connections_unseen 1"), "{metrics}");
+        assert_has(&host.agent.prints(&["metrics"]), &["spand_agent_connections_unseen 1"]);
         let mut unmatched = 0;
         while unmatched < 12 {
             unmatched += host.gateway.reported().await.pushes.unmatched;
@@ -244,12 +165,11 @@ fn connections_of_sockets_made_outside_the_cgroup_are_reported_as_unseen() {
 
 #[test]
 fn connections_that_the_programs_see_are_reported_as_seen() {
-    in_namespace(|| async {
-        let mut host = Host::new(95, "careful", "cubic", "").await;
+    on_host(95, "careful", "cubic", "", async |mut host| {
         let seen = judged(&mut host, "ok").await;
         assert_eq!((&seen["accepted"]["announced"], &seen["accepted"]["seen"]), (&12.into(), &12.into()));
         assert_eq!(seen["unseen_since"], serde_json::Value::Null);
-        let text = String::from_utf8(host.agent.output(&["status"]).stdout).unwrap();
+        let text = host.agent.prints(&["status"]);
         assert!(text.contains("12 announced, 12 seen") && !text.contains("may be:"), "{text}");
         assert_eq!(doctor(&host).0["verdict"], "ok");
     });

@@ -11,25 +11,17 @@ fn first_words(server: &mut TcpStream, client: &mut TcpStream) {
 
 #[test]
 fn a_window_that_the_first_words_did_not_fill_is_paced_and_budgeted_when_it_leaves() {
-    in_namespace(|| async {
-        let mut host = Host::new(50, "careful", "cubic", "\n[policy]\nrtt_ratio_min = 0.0000001").await;
-        let mut update = estimate(&host.network, 100, 60);
+    on_host(50, "careful", "cubic", ANY_RTT, async |mut host| {
         // What is paced waits for seconds, and is seen to.
-        update.estimate.rtt_mean = Some(Micros::from_secs(4));
-        update.lease = Some(Segments(25));
-        host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually("the lease is known", || host.counts("networks_changed") == 1).await;
+        host.lease(25, Micros::from_secs(4)).await;
         // On a busy machine a pause can be longer than the retransmission timeout: then it is another start.
         for _ in 0..10 {
             let restarted = host.counts("restarted");
             let (mut server, mut client) = host.accepted();
             first_words(&mut server, &mut client);
             let before = under_way(&host);
-            // Nothing of it waits for room.
-            socket2::SockRef::from(&server).set_send_buffer_size(1 << 20).unwrap();
             // An acknowledgement would give the RTT of loopback, and the kernel would pace by that.
-            lose_all(&client);
-            server.write_all(&vec![7; 35 * SEGMENT]).unwrap();
+            send_into_the_void(&mut server, &client, 35);
             let (words, during) = (ss_words(&server), under_way(&host));
             if words.iter().any(|word| word.starts_with("retrans:")) || host.counts("restarted") > restarted {
                 continue;
@@ -48,13 +40,8 @@ fn a_window_that_the_first_words_did_not_fill_is_paced_and_budgeted_when_it_leav
 
 #[test]
 fn a_window_that_finds_no_budget_any_more_leaves_as_the_hosts_own() {
-    in_namespace(|| async {
-        let mut host = Host::new(51, "careful", "cubic", "\n[policy]\nrtt_ratio_min = 0.0000001").await;
-        let mut update = estimate(&host.network, 100, 60);
-        update.estimate.rtt_mean = Some(Micros::from_secs(4));
-        update.lease = Some(Segments(25));
-        host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually("the lease is known", || host.counts("networks_changed") == 1).await;
+    on_host(51, "careful", "cubic", ANY_RTT, async |mut host| {
+        host.lease(25, Micros::from_secs(4)).await;
         let listener = listen(host.server);
         for _ in 0..10 {
             let restarted = host.counts("restarted");
@@ -63,12 +50,8 @@ fn a_window_that_finds_no_budget_any_more_leaves_as_the_hosts_own() {
             // Another takes all that there is.
             let (mut second, its_other_client) = host.connection(&listener);
             // What was acknowledged would be given back, and move the window.
-            for (server, client) in [(&first, &its_client), (&second, &its_other_client)] {
-                socket2::SockRef::from(server).set_send_buffer_size(1 << 20).unwrap();
-                lose_all(client);
-            }
-            second.write_all(&vec![7; 35 * SEGMENT]).unwrap();
-            first.write_all(&vec![7; 35 * SEGMENT]).unwrap();
+            send_into_the_void(&mut second, &its_other_client, 35);
+            send_into_the_void(&mut first, &its_client, 35);
             let words = ss_words(&first);
             if words.iter().any(|word| word.starts_with("retrans:")) || host.counts("restarted") > restarted {
                 continue;
@@ -83,47 +66,34 @@ fn a_window_that_finds_no_budget_any_more_leaves_as_the_hosts_own() {
 
 #[test]
 fn what_was_taken_in_the_half_before_is_given_back_to_it() {
-    in_namespace(|| async {
-        let mut host =
-            Host::new(58, "careful", "cubic", "\n[policy]\ncap_segments = 30\nrtt_ratio_min = 0.0000001").await;
-        let mut update = estimate(&host.network, 100, 60);
+    on_host(58, "careful", "cubic", "\n[policy]\ncap_segments = 30\nrtt_ratio_min = 0.0000001", async |mut host| {
         // A half of the budget is two of these long.
-        update.estimate.rtt_mean = Some(Micros::from_secs(2));
-        update.lease = Some(Segments(30));
-        host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually("the lease is known", || host.counts("networks_changed") == 1).await;
+        host.lease(30, Micros::from_secs(2)).await;
         let listener = listen(host.server);
         let start = || {
             let (mut server, client) = host.connection(&listener);
-            lose_all(&client);
-            socket2::SockRef::from(&server).set_send_buffer_size(1 << 20).unwrap();
-            server.write_all(&vec![7; 60 * SEGMENT]).unwrap();
+            send_into_the_void(&mut server, &client, 60);
             (server, client)
         };
         let (first, _its_client) = start();
-        assert!(under_way(&host).contains("20 of the lease of 30"), "{}", under_way(&host));
+        host.assert_leased(20, 30);
         std::thread::sleep(Duration::from_millis(4_200));
         let _second = start();
-        assert!(under_way(&host).contains("30 of the lease of 30"), "{}", under_way(&host));
-        // It is reset, and what it was granted is free again.
-        socket2::SockRef::from(&first).set_linger(Some(Duration::ZERO)).unwrap();
-        drop(first);
-        assert!(under_way(&host).contains("10 of the lease of 30"), "{}", under_way(&host));
+        host.assert_leased(30, 30);
+        // What it was granted is free again.
+        reset(first);
+        host.assert_leased(10, 30);
     });
 }
 
 #[test]
 fn first_words_that_arrive_do_not_end_a_row_of_losses() {
-    in_namespace(|| async {
-        let mut host = Host::new(52, "paper", "cubic", "").await;
-        let mut granted = Vec::new();
+    on_paper(52, async |mut host| {
         for _ in 0..6 {
             let (mut server, mut client) = host.accepted();
             first_words(&mut server, &mut client);
-            let (server, mut client) = host.accepted();
-            granted.push(host.loses(&server, &mut client).await.advised);
+            assert_eq!(host.granted_to_losers(1).await, [40]);
         }
-        assert_eq!(granted, [Some(Segments(40)); 6]);
         let (mut server, mut client) = host.accepted();
         first_words(&mut server, &mut client);
         assert_eq!(number(&ss_words(&server), "ssthresh"), Some(10));
@@ -132,34 +102,28 @@ fn first_words_that_arrive_do_not_end_a_row_of_losses() {
 
 #[test]
 fn first_words_do_not_spend_a_stated_size() {
-    in_namespace(|| async {
-        let host = Host::new(53, "paper", "cubic", "").await;
-        let started_with = |server: &TcpStream| number(&ss_words(server), "ssthresh");
-        let (mut server, mut client) = host.accepted();
-        state_size(&server, 20 * SEGMENT as u64).unwrap();
-        first_words(&mut server, &mut client);
-        // The client thinks for longer than the retransmission timeout.
-        std::thread::sleep(Duration::from_millis(600));
-        transfer(&mut server, &mut client, 20 * SEGMENT);
-        assert_eq!(started_with(&server), Some(20));
-        std::thread::sleep(Duration::from_millis(600));
-        transfer(&mut server, &mut client, 3 * SEGMENT);
-        assert_eq!(started_with(&server), Some(40), "spent by what it was stated for");
-
-        let (mut server, mut client) = host.accepted();
-        state_size(&server, 20 * SEGMENT as u64).unwrap();
-        first_words(&mut server, &mut client);
-        state_size(&server, 0).unwrap();
-        std::thread::sleep(Duration::from_millis(600));
-        transfer(&mut server, &mut client, 20 * SEGMENT);
-        assert_eq!(started_with(&server), Some(40), "taken back");
+    on_paper(53, async |host| {
+        for (second_size, threshold) in [(None, 20), (Some(0), 40)] {
+            let (mut server, mut client) = host.accepted();
+            state_size(&server, 20 * SEGMENT as u64).unwrap();
+            first_words(&mut server, &mut client);
+            // Zero takes it back.
+            second_size.map_or(Ok(()), |size| state_size(&server, size)).unwrap();
+            // It is spent by what it was stated for.
+            for (segments, threshold) in [(20, threshold), (3, 40)] {
+                // The client thinks for longer than the retransmission timeout.
+                std::thread::sleep(Duration::from_millis(600));
+                transfer(&mut server, &mut client, segments * SEGMENT);
+                let found = number(&ss_words(&server), "ssthresh");
+                assert_eq!(found, Some(threshold), "{second_size:?}, {segments} segments");
+            }
+        }
     });
 }
 
 #[test]
 fn a_loss_after_two_gibibytes_is_not_part_of_the_first_flight() {
-    in_namespace(|| async {
-        let host = Host::new(54, "paper", "cubic", "").await;
+    on_paper(54, async |host| {
         // As fast as it goes.
         ip("link set lo mtu 65536 gso_max_segs 65535");
         let (mut server, client) = host.accepted();
@@ -174,7 +138,12 @@ fn a_loss_after_two_gibibytes_is_not_part_of_the_first_flight() {
             });
             drain(&client, far);
             assert_eq!(host.counts("first_flight_loss"), 0, "before any loss");
-            lose_a_fifth(&client);
+            // BPF's random number is one of its ancillary loads.
+            let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM).cast_unsigned();
+            let greater = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
+            let [kept, lost] = [u32::MAX, 0].map(|returned| (RETURN, 0, 0, returned));
+            // A fifth of what comes in.
+            lose(&client, &[(LOAD, 0, 0, random), (greater, 1, 0, u32::MAX / 5), lost, kept]);
             // More than waits in buffers.
             drain(&client, 24 * chunk);
             socket2::SockRef::from(&client).detach_filter().unwrap();

@@ -12,12 +12,19 @@ pub(super) fn fresh_threshold(host: &Host, open: &mut (TcpStream, TcpStream)) ->
     number(&ss_words(&server), "ssthresh")
 }
 
+impl Host {
+    /// A connection that stays open, beside which another starts at the share.
+    pub(super) fn open(&self) -> (TcpStream, TcpStream) {
+        let mut open = self.accepted();
+        assert_eq!(fresh_threshold(self, &mut open), Some(40));
+        open
+    }
+}
+
 #[test]
 fn a_killed_agent_leaves_plain_tcp_at_once_and_no_open_connection_breaks() {
-    in_namespace(|| async {
-        let mut host = Host::new(40, "paper", "cubic", "").await;
-        let mut open = host.accepted();
-        assert_eq!(fresh_threshold(&host, &mut open), Some(40));
+    on_paper(40, async |mut host| {
+        let mut open = host.open();
         host.agent.kill();
         assert_eq!(fresh_threshold(&host, &mut open), None);
         assert!(ss_words(&open.0).iter().any(|word| word == "t40_cubic"), "the open one stays as it is");
@@ -28,62 +35,60 @@ fn a_killed_agent_leaves_plain_tcp_at_once_and_no_open_connection_breaks() {
 
 #[test]
 fn a_killed_agent_leaves_no_limit_on_a_connection_that_has_sent_nothing() {
-    in_namespace(|| async {
-        for (number, variant) in [(55, "stay"), (56, "hand_over"), (57, "sockops")] {
-            let mut host = Host::new(number, "paper", "cubic", &format!("variant = \"{variant}\"")).await;
+    for (number, variant) in [(55, "stay"), (56, "hand_over"), (57, "sockops")] {
+        on_host(number, "paper", "cubic", &format!("variant = \"{variant}\""), async |mut host| {
             let (server, _client) = host.accepted();
             if variant != "stay" {
                 assert_eq!(host.counts("started"), 1);
             }
             host.agent.kill();
             assert_eq!(rate_limit(&server), u32::MAX, "{variant}");
-        }
-    });
+        });
+    }
 }
 
 #[test]
 fn an_upgrade_while_connections_run_takes_over_the_new_ones() {
-    in_namespace(|| async {
-        let mut host = Host::new(41, "paper", "cubic", "").await;
-        let mut open = host.accepted();
-        assert_eq!(fresh_threshold(&host, &mut open), Some(40));
+    on_paper(41, async |mut host| {
+        let mut open = host.open();
+        assert_eq!(option(&open.0, 1, &[1, 2, 3]), Err(libc::EPERM), "three bytes are no size");
+        assert_eq!(option(&open.0, 9, &[0; 8]), Err(libc::EPERM), "no such option");
         assert_eq!(host.agent.stop(), Some(0));
+        assert_eq!(state_size(&open.0, 1), Err(libc::ENOPROTOOPT));
         assert_eq!(fresh_threshold(&host, &mut open), None);
-        host.agent.run();
-        host.stream = host.gateway.snapshot(&[estimate(&host.network, 50, 60)]).await;
-        eventually("the next agent is in force", || in_force(&host.agent) == 1).await;
+        host.run_again(50).await;
+        eventually("the next agent is in force", || host.agent.in_force() == 1).await;
         assert_eq!(fresh_threshold(&host, &mut open), Some(50));
     });
 }
 
 /// The agent can renew and remove nothing meanwhile: the programs themselves know when it ends.
 async fn advice_ends_under_an_agent_that_stands_still(mut host: Host) {
-    const LIFETIME_S: u64 = 2;
+    const LIFETIME: Duration = Duration::from_secs(2);
     let mut open = host.accepted();
     // On a busy machine it may be over before the first look: then once more.
     for share in 44..54 {
-        let (sent, changed) = (Instant::now(), host.counts("networks_changed"));
-        host.stream.send(UpdateEvent::Estimate(estimate(&host.network, share, LIFETIME_S))).await;
-        eventually("the short one is in force", || host.counts("networks_changed") > changed).await;
+        let sent = Instant::now();
+        host.changed(share, |update| update.lifetime = Micros::from_secs(LIFETIME.as_secs())).await;
         kill(host.agent.pid(), Signal::SIGSTOP).unwrap();
         let threshold = fresh_threshold(&host, &mut open);
-        if threshold.is_some() || sent.elapsed() < Duration::from_secs(LIFETIME_S) {
+        let is_seen = threshold.is_some() || sent.elapsed() < LIFETIME;
+        if is_seen {
             assert_eq!(threshold, Some(share.into()));
-            std::thread::sleep(Duration::from_secs(LIFETIME_S) + Duration::from_millis(100));
+            std::thread::sleep(LIFETIME + Duration::from_millis(100));
             assert_eq!(fresh_threshold(&host, &mut open), None);
-            kill(host.agent.pid(), Signal::SIGCONT).unwrap();
-            return;
         }
         kill(host.agent.pid(), Signal::SIGCONT).unwrap();
+        if is_seen {
+            return;
+        }
     }
     panic!("every look took longer than the lifetime");
 }
 
 #[test]
 fn stale_advice_ends_with_its_lifetime_even_where_the_agent_stands_still() {
-    in_namespace(|| async {
-        advice_ends_under_an_agent_that_stands_still(Host::new(42, "paper", "cubic", "").await).await;
-    });
+    on_paper(42, advice_ends_under_an_agent_that_stands_still);
 }
 
 #[test]
@@ -99,16 +104,14 @@ fn advice_ends_with_its_lifetime_whatever_the_agents_own_clocks_show() {
 
 #[test]
 fn a_withdrawal_and_a_lost_gateway_end_it() {
-    in_namespace(|| async {
-        let mut host = Host::new(43, "paper", "cubic", "").await;
+    on_paper(43, async |mut host| {
         let mut open = host.accepted();
-        let network = host.network.parse().unwrap();
-        host.stream.send(UpdateEvent::Withdrawal { network, reason: WithdrawalReason::Retreat }).await;
-        eventually("nothing is in force", || in_force(&host.agent) == 0).await;
+        host.stream.withdraw(&host.network).await;
+        eventually("nothing is in force", || host.agent.in_force() == 0).await;
         assert_eq!(fresh_threshold(&host, &mut open), None);
 
-        host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 44, 3))).await;
-        eventually("it is back", || in_force(&host.agent) == 1).await;
+        host.stream.advise(&host.network, 44, 3).await;
+        eventually("it is back", || host.agent.in_force() == 1).await;
         assert_eq!(fresh_threshold(&host, &mut open), Some(44));
         host.gateway.stop();
         tokio::time::sleep(Duration::from_millis(3_200)).await;
@@ -118,11 +121,9 @@ fn a_withdrawal_and_a_lost_gateway_end_it() {
 
 #[test]
 fn a_short_lifetime_that_is_renewed_in_time_does_not_lapse() {
-    in_namespace(|| async {
-        let mut host = Host::new(47, "paper", "cubic", "").await;
+    on_paper(47, async |mut host| {
         let mut open = host.accepted();
-        host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 44, 3))).await;
-        eventually("the short one is in force", || host.counts("networks_changed") == 1).await;
+        host.changed(44, |update| update.lifetime = Micros::from_secs(3)).await;
         // Together longer than the lifetime, and each far shorter.
         for _ in 0..3 {
             tokio::time::sleep(Duration::from_millis(800)).await;
@@ -134,35 +135,23 @@ fn a_short_lifetime_that_is_renewed_in_time_does_not_lapse() {
 }
 
 #[test]
-fn a_second_agent_of_the_same_name_is_refused() {
-    in_namespace(|| async {
-        let host = Host::new(44, "paper", "cubic", "").await;
-        let second = Agent::stopped();
-        second.configure(&host.gateway, "apply = \"bpf\"", "[bpf]\nname = \"t44\"");
-        let output = second.output(&["run"]);
-        assert_eq!(output.status.code(), Some(1));
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(text.contains("t44_cubic is registered already: another agent"), "{text}");
-    });
-}
-
-#[test]
-fn no_cgroup_is_a_fault_of_the_configuration() {
-    in_namespace(|| async {
-        let gateway = Gateway::start().await;
-        let agent = Agent::stopped();
-        agent.configure(&gateway, "apply = \"bpf\"", "[bpf]\nname = \"t45\"\ncgroup = \"/tmp\"");
-        let output = agent.output(&["run"]);
-        assert_eq!(output.status.code(), Some(64));
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(text.contains("bpf.cgroup /tmp is no version 2 cgroup"), "{text}");
+fn a_second_agent_of_the_same_name_and_a_folder_that_is_no_cgroup_are_refused() {
+    on_paper(44, async |host| {
+        for (section, code, sentence) in [
+            ("name = \"t44\"", 1, "t44_cubic is registered already: another agent"),
+            ("name = \"t45\"\ncgroup = \"/tmp\"", 64, "bpf.cgroup /tmp is no version 2 cgroup"),
+        ] {
+            let second = Agent::stopped();
+            second.configure(&host.gateway, "apply = \"bpf\"", &format!("[bpf]\n{section}"));
+            let (text, found) = second.answer(&["run"]);
+            assert!(found == Some(code) && text.contains(sentence), "{section}: {found:?}, {text}");
+        }
     });
 }
 
 #[test]
 fn a_services_size_that_the_kernel_does_not_give_up_is_tried_again() {
-    in_namespace(|| async {
-        let mut host = Host::new(64, "paper", "cubic", "").await;
+    on_paper(64, async |mut host| {
         let (quantile, lifetime) = (Bytes(24 * SEGMENT as u64), Micros::from_secs(2));
         let size = ServiceSize { service: host.server, quantile, transfers: 9, lifetime };
         host.stream.send(UpdateEvent::ServiceSize(size)).await;
@@ -193,15 +182,15 @@ fn programs_follow_a_cgroup_that_is_removed_and_made_again() {
         let bpf = format!("control_fraction = 0.0\ncheck = false\ncgroup = \"{}\"", cgroup.0.display());
         // This process, of all tests, will enter the cgroup for a moment.
         let host = Host::alone(46, "paper", "cubic", &bpf).await;
-        assert_eq!(in_force(&host.agent), 1);
+        assert_eq!(host.agent.in_force(), 1);
         // This process is in another one: its sockets are not seen.
         let mut open = host.accepted();
         assert_eq!(fresh_threshold(&host, &mut open), None);
         std::fs::remove_dir(&cgroup.0).unwrap();
         eventually("the agent notices", || host.counts("cgroup_gone") == 1).await;
-        assert_eq!(in_force(&host.agent), 0);
+        assert_eq!(host.agent.in_force(), 0);
         std::fs::create_dir(&cgroup.0).unwrap();
-        eventually("it attaches to the next one", || in_force(&host.agent) == 1).await;
+        eventually("it attaches to the next one", || host.agent.in_force() == 1).await;
         let threshold = cgroup.inside(|| fresh_threshold(&host, &mut open));
         assert_eq!(threshold, Some(40), "in the one that was made again");
 
@@ -224,9 +213,7 @@ impl Cgroup {
         std::fs::create_dir(&path).unwrap();
         Self(path.into())
     }
-}
 
-impl Cgroup {
     /// Does this with this process in the cgroup.
     fn inside<T>(&self, act: impl FnOnce() -> T) -> T {
         let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();

@@ -20,13 +20,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
-use spand_proto::push::{ServiceSize, UpdateEvent, WithdrawalReason};
+use spand_proto::push::{EstimateUpdate, ServiceSize, UpdateEvent};
 use spand_proto::report::{Arm, ConnectionReport, FirstFlightLoss};
 use spand_proto::units::{Bytes, Micros, Segments};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::support::agent::{Agent, text};
-use crate::support::gateway::{Gateway, Stream, estimate};
+use crate::support::agent::{Agent, assert_has, text};
+use crate::support::gateway::{Gateway, Stream, advised, estimate};
 use crate::support::namespace::{PATIENCE, eventually, in_namespace, in_served_namespace, ip, try_ip};
 
 /// Ethernet's 1500 bytes less headers and timestamps.
@@ -36,10 +36,23 @@ const SEGMENT: usize = 1_448;
 /// counts sockets of other namespaces, or lists all programs in the kernel, takes it exclusively.
 static MACHINE: RwLock<()> = RwLock::const_new(());
 
+/// Careful mode with bounds that a loopback's round trip passes against an estimate of seconds.
+const ANY_RTT: &str = "\n[policy]\nrtt_ratio_min = 0.0000001";
+
 /// A test's hold of [`MACHINE`].
 enum Held {
     Shared { _guard: RwLockReadGuard<'static, ()> },
     Alone { _guard: RwLockWriteGuard<'static, ()> },
+}
+
+/// Runs a test with a host of its own in a namespace of its own: see [`Host::new`].
+fn on_host(number: u8, mode: &str, base: &str, bpf: &str, test: impl AsyncFnOnce(Host) + Send) {
+    in_namespace(|| async { test(Host::new(number, mode, base, bpf).await).await });
+}
+
+/// The same in mode `paper` on CUBIC, with nothing else configured.
+fn on_paper(number: u8, test: impl AsyncFnOnce(Host) + Send) {
+    on_host(number, "paper", "cubic", "", test);
 }
 
 /// A host with a peer in another network, both on this loopback device.
@@ -76,22 +89,20 @@ impl Host {
         // One segment a packet, so that single ones can be lost.
         ip("link set lo mtu 1500 gso_max_segs 1");
         let (server, client) = (format!("10.83.{number}.1"), format!("10.84.{number}.1"));
-        for address in [&server, &client] {
-            ip(&format!("addr add {address}/32 dev lo"));
-            // A namespace may only have a default that the whole machine allows everyone; a route may name any.
-            if !base.is_empty() {
-                ip(&format!("route replace local {address} dev lo table local congctl {base}"));
-            }
-        }
-        let mut gateway = Gateway::start().await;
+        add_addresses(&[&server, &client], base);
         let top = format!("mode = \"{mode}\"\napply = \"bpf\"");
         let sections = format!("[bpf]\nname = \"t{number}\"\n{bpf}");
-        let agent = Agent::start(&gateway, &top, &sections);
         let network = format!("10.84.{number}.0/24");
-        let stream = gateway.snapshot(&[estimate(&network, 40, 60)]).await;
-        eventually("the network is known", || counted(&agent, "networks_added") == 1).await;
+        let (gateway, agent, stream) = advised(&top, &sections, &[estimate(&network, 40, 60)]).await;
+        eventually("the network is known", || agent.counts("networks_added") == 1).await;
         let server = SocketAddr::new(server.parse().unwrap(), 8_000);
         Self { _held: held, gateway, agent, stream, network, server, client: client.parse().unwrap() }
+    }
+
+    /// The agent starts once more, with advice of N segments.
+    async fn run_again(&mut self, share: u32) {
+        self.agent.run();
+        self.stream = self.gateway.snapshot(&[estimate(&self.network, share, 60)]).await;
     }
 
     /// A connection that the peer opens: the server's end and the peer's.
@@ -105,10 +116,83 @@ impl Host {
         (listener.accept().unwrap().0, client)
     }
 
+    /// Advice of N segments for the peer's network, changed like this.
+    async fn changed(&mut self, share: u32, change: impl FnOnce(&mut EstimateUpdate)) {
+        let before = self.counts("networks_changed");
+        let mut update = estimate(&self.network, share, 60);
+        change(&mut update);
+        self.stream.send(UpdateEvent::Estimate(update)).await;
+        eventually("the advice is known", || self.counts("networks_changed") > before).await;
+    }
+
+    /// A share of 100 segments, a mean round trip and a lease.
+    async fn lease(&mut self, lease: u32, rtt_mean: Micros) {
+        self.changed(100, |update| {
+            update.lease = Some(Segments(lease));
+            update.estimate.rtt_mean = Some(rtt_mean);
+        })
+        .await;
+    }
+
+    /// The next connections come from one more address.
+    fn move_to(&mut self, client: &str) {
+        add_addresses(&[client], "cubic");
+        self.client = client.parse().unwrap();
+    }
+
+    /// A connection of whose server's N segments nothing arrives: its ends, and what `ss` shows of it.
+    fn unanswered(&self, segments: usize) -> (TcpStream, TcpStream, Vec<String>) {
+        let (mut server, client) = self.accepted();
+        send_into_the_void(&mut server, &client, segments);
+        let words = ss_words(&server);
+        (server, client, words)
+    }
+
+    /// The next connections are of IPv6, from the first of these.
+    fn add_ipv6(&mut self, server: &str, clients: &[&str]) {
+        add_addresses(&[server], "cubic");
+        clients.iter().rev().for_each(|client| self.move_to(client));
+        self.server.set_ip(server.parse().unwrap());
+    }
+
+    /// What `ss` shows of a connection of its own of which the server has sent N segments.
+    fn sent(&self, segments: usize) -> Vec<String> {
+        let (mut server, mut client) = self.accepted();
+        transfer(&mut server, &mut client, segments * SEGMENT);
+        ss_words(&server)
+    }
+
+    /// The threshold of a start that the present client gets. What it sends does not depend on the start.
+    fn threshold(&self) -> Option<u64> {
+        self.start().1
+    }
+
+    /// Its window and threshold.
+    fn start(&self) -> (Option<u64>, Option<u64>) {
+        let words = self.sent(3);
+        (number(&words, "cwnd"), number(&words, "ssthresh"))
+    }
+
+    /// What transfers of the present client are granted that lose most of their first flights, one after another.
+    async fn granted_to_losers(&mut self, transfers: usize) -> Vec<u32> {
+        let mut granted = Vec::new();
+        for _ in 0..transfers {
+            let (server, mut client) = self.accepted();
+            granted.push(self.loses(&server, &mut client).await.advised.unwrap().0);
+        }
+        granted
+    }
+
+    /// Of the lease of the present client's network, this is taken.
+    #[track_caller]
+    fn assert_leased(&self, taken: u32, lease: u32) {
+        assert_has(&under_way(self), &[&format!("{taken} of the lease of {lease}")]);
+    }
+
     /// Replaces the advice by these shares, for which a start of just as much follows.
     async fn advise(&mut self, shares: &[(&str, u32)]) {
         for (network, share) in shares {
-            self.stream.send(UpdateEvent::Estimate(estimate(network, *share, 60))).await;
+            self.stream.advise(network, *share, 60).await;
         }
         // Counters will not do: a lifetime that is written again counts as a change, too.
         let known = |status: &serde_json::Value, (network, share): &(&str, u32)| {
@@ -117,7 +201,7 @@ impl Host {
         };
         let agent = &self.agent;
         eventually("the advice is in force", || {
-            let status = agent.json(&["status", "--json"]);
+            let status = agent.status();
             shares.iter().all(|share| known(&status, share))
         })
         .await;
@@ -176,7 +260,24 @@ impl Host {
     }
 
     fn counts(&self, name: &str) -> u64 {
-        counted(&self.agent, name)
+        self.agent.counts(name)
+    }
+}
+
+/// Adds addresses to the loopback device where they are missing, with a congestion control where one is given.
+fn add_addresses(addresses: &[&str], base: &str) {
+    for address in addresses.iter().filter(|address| !ip("addr show dev lo").contains(&format!(" {address}/"))) {
+        let is_ipv6 = address.contains(':');
+        ip(&format!("addr add {address}/{}", if is_ipv6 { "128 dev lo nodad" } else { "32 dev lo" }));
+        // The kernel's own route of IPv6 comes a moment after its address.
+        while is_ipv6 && try_ip(&format!("-6 route del local {address} dev lo table local")).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // A namespace may only have a default that the whole machine allows everyone; a route may name any.
+        if !base.is_empty() {
+            let family = if is_ipv6 { "-6" } else { "-4" };
+            ip(&format!("{family} route replace local {address} dev lo table local congctl {base}"));
+        }
     }
 }
 
@@ -191,14 +292,6 @@ fn listen(at: SocketAddr) -> TcpListener {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-fn counted(agent: &Agent, name: &str) -> u64 {
-    agent.json(&["status", "--json"])["method_events"][name].as_u64().unwrap_or(0)
-}
-
-fn in_force(agent: &Agent) -> usize {
-    agent.json(&["status", "--json"])["in_force"].as_array().map_or(0, Vec::len)
 }
 
 /// Sends `bytes` and waits until the other end has read them, and this one has heard so.
@@ -228,41 +321,45 @@ fn read_60_segments(client: &mut TcpStream, writer: JoinHandle<std::io::Result<(
     writer.join().unwrap().unwrap();
 }
 
-/// Has the reading end lose what begins in these of every four pages of sequence numbers, 4 KiB each, each time that it is sent.
-fn lose_pages(reader: &TcpStream, pages: &[u32]) {
-    let instruction = |code: u32, jt, jf, k| socket2::SockFilter::new(u16::try_from(code).unwrap(), jt, jf, k);
-    // A TCP socket's filter sees the TCP header first.
-    let mut filter = vec![
-        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 4),
-        instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, 3 * 4_096),
-    ];
-    for page in pages {
-        filter.push(instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, page * 4_096));
-        filter.push(instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0));
-    }
-    filter.push(instruction(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX));
-    socket2::SockRef::from(reader).attach_filter(&filter).unwrap();
-}
-
-/// Has the reading end lose a fifth of what comes in from here on, where its kernel would take it: what a queue of this host
+/// Has the reading end lose what this program of classic BPF returns 0 for, where its kernel would take it: what a queue of this host
 /// drops, TCP takes for not sent.
-fn lose_a_fifth(reader: &TcpStream) {
-    // BPF's return of 0 drops; the random number is one of its ancillary loads.
-    let instruction = |code: u32, jt, jf, k| socket2::SockFilter::new(u16::try_from(code).unwrap(), jt, jf, k);
-    let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM).cast_unsigned();
-    let filter = [
-        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, random),
-        instruction(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 1, 0, u32::MAX / 5),
-        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
-        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
-    ];
+fn lose(reader: &impl AsFd, program: &[(u32, u8, u8, u32)]) {
+    let instruction =
+        |&(code, jt, jf, k): &(u32, _, _, _)| socket2::SockFilter::new(u16::try_from(code).unwrap(), jt, jf, k);
+    let filter: Vec<_> = program.iter().map(instruction).collect();
     socket2::SockRef::from(reader).attach_filter(&filter).unwrap();
 }
 
-/// Has the reading end lose all that comes in from here on.
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+
+/// What begins in these of every four pages of sequence numbers, 4 KiB each, is lost each time that it is sent.
+fn lose_pages(reader: &TcpStream, pages: &[u32]) {
+    // A TCP socket's filter sees the TCP header first.
+    let mut program = vec![(LOAD, 0, 0, 4), (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, 3 * 4_096)];
+    for page in pages {
+        program.extend([(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, page * 4_096), (RETURN, 0, 0, 0)]);
+    }
+    program.push((RETURN, 0, 0, u32::MAX));
+    lose(reader, &program);
+}
+
+/// All that comes in from here on is lost.
 fn lose_all(reader: &impl AsFd) {
-    let drop = socket2::SockFilter::new(u16::try_from(libc::BPF_RET | libc::BPF_K).unwrap(), 0, 0, 0);
-    socket2::SockRef::from(reader).attach_filter(&[drop]).unwrap();
+    lose(reader, &[(RETURN, 0, 0, 0)]);
+}
+
+/// Sends N segments of which nothing arrives, and nothing waits for room.
+fn send_into_the_void(server: &mut TcpStream, client: &TcpStream, segments: usize) {
+    socket2::SockRef::from(&*server).set_send_buffer_size(1 << 20).unwrap();
+    lose_all(client);
+    server.write_all(&vec![7; segments * SEGMENT]).unwrap();
+}
+
+/// A connection that is reset: nothing of it was acknowledged.
+fn reset(server: TcpStream) {
+    socket2::SockRef::from(&server).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(server);
 }
 
 /// The agent's text about the peer's budget.
@@ -273,8 +370,11 @@ fn under_way(host: &Host) -> String {
 /// The words of `ss`'s line for the server's end.
 fn ss_words(socket: &TcpStream) -> Vec<String> {
     let (local, peer) = (socket.local_addr().unwrap(), socket.peer_addr().unwrap());
-    let output =
-        Command::new("ss").args(["-tinH", "src", &local.to_string(), "dst", &peer.to_string()]).output().unwrap();
+    ss(&["src", &local.to_string(), "dst", &peer.to_string()])
+}
+
+fn ss(filter: &[&str]) -> Vec<String> {
+    let output = Command::new("ss").arg("-tinH").args(filter).output().unwrap();
     String::from_utf8(output.stdout).unwrap().split_whitespace().map(str::to_owned).collect()
 }
 
@@ -305,27 +405,36 @@ const SO_MAX_PACING_RATE: i32 = 47;
 
 /// Limits what a socket sends, in bytes per second.
 fn limit_rate(socket: &impl AsRawFd, rate: u32) {
-    let (value, length) = ((&raw const rate).cast(), 4);
-    // SAFETY: the value lives as long as the call and is four bytes long.
-    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MAX_PACING_RATE, value, length) };
-    assert_eq!(done, 0);
+    assert_eq!(set_option(socket, libc::SOL_SOCKET, SO_MAX_PACING_RATE, &rate.to_ne_bytes()), Ok(()));
 }
 
 /// That limit.
 fn rate_limit(socket: &impl AsRawFd) -> u32 {
-    let (mut rate, mut length) = (0_u32, 4);
-    let value = (&raw mut rate).cast();
-    // SAFETY: value and length live as long as the call, and the value has room for four bytes.
-    let done =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MAX_PACING_RATE, value, &raw mut length) };
-    assert_eq!(done, 0);
-    rate
+    u32::from_ne_bytes(get_option(socket, libc::SOL_SOCKET, SO_MAX_PACING_RATE))
+}
+
+/// `tcpi_snd_cwnd` of what `getsockopt(TCP_INFO)` gives.
+fn snd_cwnd(socket: &TcpStream) -> u32 {
+    let info: [u8; 84] = get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO);
+    u32::from_ne_bytes(*info.last_chunk().unwrap())
+}
+
+fn get_option<const N: usize>(socket: &impl AsRawFd, level: i32, name: i32) -> [u8; N] {
+    let (mut value, mut length) = ([0; N], libc::socklen_t::try_from(N).unwrap());
+    let (at, room) = ((&raw mut value).cast(), &raw mut length);
+    // SAFETY: value and length live as long as the call, and the length is that of the value.
+    assert_eq!(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, at, room) }, 0);
+    value
 }
 
 /// Sets an option of ours.
 fn option(socket: &impl AsRawFd, name: i32, value: &[u8]) -> Result<(), i32> {
+    set_option(socket, 0x5350, name, value)
+}
+
+fn set_option(socket: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> Result<(), i32> {
     let length = libc::socklen_t::try_from(value.len()).unwrap();
     // SAFETY: the value lives as long as the call and its length is correct.
-    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), 0x5350, name, value.as_ptr().cast(), length) };
+    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value.as_ptr().cast(), length) };
     if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().raw_os_error().unwrap()) }
 }

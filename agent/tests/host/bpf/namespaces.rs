@@ -16,10 +16,7 @@ fn elsewhere(host: &Host) -> Vec<(Vec<String>, Result<(), i32>)> {
         let connections = scope.spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET).unwrap();
             ip("link set lo mtu 1500 gso_max_segs 1 up");
-            for address in [host.server.ip(), host.client] {
-                ip(&format!("addr add {address}/32 dev lo"));
-                ip(&format!("route replace local {address} dev lo table local congctl cubic"));
-            }
+            add_addresses(&[&host.server.ip().to_string(), &host.client.to_string()], "cubic");
             let connection = |_| {
                 let (mut server, mut client) = host.accepted();
                 let stated = state_size(&server, 10_000_000);
@@ -34,7 +31,7 @@ fn elsewhere(host: &Host) -> Vec<(Vec<String>, Result<(), i32>)> {
 
 /// All counters of connections.
 fn all_counts(host: &Host) -> BTreeMap<String, u64> {
-    let counts = host.agent.json(&["status", "--json"])["method_events"].clone();
+    let counts = host.agent.status()["method_events"].clone();
     let mut counts: BTreeMap<String, u64> = serde_json::from_value(counts).unwrap();
     // Of the table of networks, which has nothing to do with them.
     counts.retain(|name, _| !name.starts_with("networks_"));
@@ -57,19 +54,19 @@ fn the_same_addresses_in_other_namespaces_are_left_alone_and_not_counted() {
             assert!(counts.remove("other_namespace") >= Some(2 * round * CONNECTIONS as u64));
             assert_eq!(counts, before);
         }
-        let status = host.agent.json(&["status", "--json"]);
+        let status = host.agent.status();
         assert_eq!(
             (&status["connections_seen"]["accepted"]["seen"], &status["transfers_paused"]),
             (&0.into(), &0.into())
         );
-        let text = String::from_utf8(host.agent.output(&["status"]).stdout).unwrap();
+        let text = host.agent.prints(&["status"]);
         let at_least_both_rounds = |text: &str, before: &str| {
             let number =
                 text.split(before).nth(1).and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
             assert!(number >= Some(4 * CONNECTIONS), "{before}: {text}");
         };
         at_least_both_rounds(&text, "of other network namespaces, left alone: ");
-        let metrics = String::from_utf8(host.agent.output(&["metrics"]).stdout).unwrap();
+        let metrics = host.agent.prints(&["metrics"]);
         at_least_both_rounds(&metrics, "spand_agent_applied_total{event=\"other_namespace\"} ");
         // The agent's own is looked at.
         drop(host.accepted());
@@ -110,13 +107,10 @@ async fn moved_on(number: u8, connections: usize, round_trip: Micros) -> (Host, 
     for _ in 0..connections {
         open.push(in_flight(&host, &listener));
     }
-    let network = host.network.parse().unwrap();
-    host.stream.send(UpdateEvent::Withdrawal { network, reason: WithdrawalReason::Retreat }).await;
+    host.stream.withdraw(&host.network).await;
     eventually("the first network is gone", || host.counts("networks_removed") == 1).await;
 
-    host.client = format!("10.84.{number}.129").parse().unwrap();
-    ip(&format!("addr add {}/32 dev lo", host.client));
-    ip(&format!("route replace local {} dev lo table local congctl cubic", host.client));
+    host.move_to(&format!("10.84.{number}.129"));
     host.stream.send(advice(&format!("10.84.{number}.128/25"))).await;
     eventually("the second network is known", || host.counts("networks_added") == 2).await;
     (host, open)
@@ -125,9 +119,7 @@ async fn moved_on(number: u8, connections: usize, round_trip: Micros) -> (Host, 
 /// A connection whose first flight is never acknowledged.
 fn in_flight(host: &Host, listener: &TcpListener) -> (TcpStream, TcpStream) {
     let (mut server, client) = host.connection(listener);
-    lose_all(&client);
-    socket2::SockRef::from(&server).set_send_buffer_size(1 << 20).unwrap();
-    server.write_all(&vec![7; 60 * SEGMENT]).unwrap();
+    send_into_the_void(&mut server, &client, 60);
     (server, client)
 }
 
@@ -137,12 +129,10 @@ fn what_is_given_back_late_is_not_given_to_another_network() {
         let (host, mut open) = moved_on(60, 1, Micros::from_secs(4)).await;
         let listener = listen(host.server);
         let _second = in_flight(&host, &listener);
-        assert!(under_way(&host).contains("30 of the lease of 200"), "{}", under_way(&host));
-        // It is reset, and what it was granted was another network's.
-        let (server, _) = open.pop().unwrap();
-        socket2::SockRef::from(&server).set_linger(Some(Duration::ZERO)).unwrap();
-        drop(server);
-        assert!(under_way(&host).contains("30 of the lease of 200"), "{}", under_way(&host));
+        host.assert_leased(30, 200);
+        // What it was granted was another network's.
+        reset(open.pop().unwrap().0);
+        host.assert_leased(30, 200);
     });
 }
 
@@ -152,8 +142,6 @@ fn losses_are_not_held_against_another_network() {
         let (mut host, _open) = moved_on(61, 6, Micros::from_millis(100)).await;
         let lost = host.reported(6).await;
         assert!(lost.iter().all(|report| report.first_flight.is_some_and(FirstFlightLoss::is_most)), "{lost:?}");
-        let (mut server, mut client) = host.accepted();
-        transfer(&mut server, &mut client, 5 * SEGMENT);
-        assert_eq!(number(&ss_words(&server), "ssthresh"), Some(100), "held back: {:?}", ss_words(&server));
+        assert_eq!(host.threshold(), Some(100), "held back");
     });
 }

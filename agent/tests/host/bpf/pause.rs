@@ -5,19 +5,10 @@ use spand_proto::push::PauseState;
 use super::lifetime::{Cgroup, fresh_threshold};
 use super::*;
 
-/// What `command` printed for people, and its exit code.
-fn output(agent: &Agent, command: &[&str]) -> (String, Option<i32>) {
-    let output = agent.output(command);
-    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    (text, output.status.code())
-}
-
 #[test]
 fn after_a_pause_no_connection_starts_on_advice_until_it_is_resumed() {
-    in_namespace(|| async {
-        let host = Host::new(70, "paper", "cubic", "").await;
-        let mut open = host.accepted();
-        assert_eq!(fresh_threshold(&host, &mut open), Some(40));
+    on_paper(70, async |host| {
+        let mut open = host.open();
         // Established before, and nothing was sent yet.
         let mut early = host.accepted();
 
@@ -34,12 +25,12 @@ fn after_a_pause_no_connection_starts_on_advice_until_it_is_resumed() {
         assert_eq!((host.counts("started"), host.counts("restarted")), (started, restarted));
         assert!(host.counts("paused") >= 12, "each is counted");
 
-        let status = host.agent.json(&["status", "--json"]);
+        let status = host.agent.status();
         assert_eq!((&status["paused"], &status["in_force"].as_array().unwrap().len()), (&true.into(), &0), "{status}");
         assert_eq!(status["decisions"]["paused"], 1, "{status}");
         let remote = host.client.to_string();
-        assert_eq!(host.agent.json(&["explain", &remote, "--json"])["outcome"], "paused");
-        assert!(output(&host.agent, &["metrics"]).0.contains("\nspand_agent_paused 1\n"));
+        assert_eq!(host.agent.outcome(&remote), "paused");
+        assert!(host.agent.answer(&["metrics"]).0.contains("\nspand_agent_paused 1\n"));
 
         // Nothing comes from the gateway in between.
         let resumed = host.agent.json(&["resume", "--json"]);
@@ -53,25 +44,22 @@ fn after_a_pause_no_connection_starts_on_advice_until_it_is_resumed() {
 
 #[test]
 fn a_pause_outlasts_a_kill_of_the_agent_until_it_is_resumed() {
-    in_namespace(|| async {
-        let mut host = Host::new(71, "paper", "cubic", "").await;
+    on_paper(71, async |mut host| {
         let mut open = host.accepted();
-        assert_eq!(output(&host.agent, &["pause"]).1, Some(0));
+        host.agent.succeeds(&["pause"]);
         host.agent.kill();
-        host.agent.run();
-        host.stream = host.gateway.snapshot(&[estimate(&host.network, 50, 60)]).await;
+        host.run_again(50).await;
         assert!(host.stream.request.agent.as_ref().unwrap().pause.unwrap().paused, "the gateway knows at once");
-        eventually("decided", || host.agent.json(&["status", "--json"])["decisions"]["paused"] == 1).await;
+        eventually("decided", || host.agent.status()["decisions"]["paused"] == 1).await;
         assert_eq!(fresh_threshold(&host, &mut open), None);
-        assert_eq!(output(&host.agent, &["resume"]).1, Some(0));
+        host.agent.succeeds(&["resume"]);
         assert_eq!(fresh_threshold(&host, &mut open), Some(50));
     });
 }
 
 #[test]
 fn a_pause_for_a_time_ends_by_itself() {
-    in_namespace(|| async {
-        let host = Host::new(72, "paper", "cubic", "").await;
+    on_paper(72, async |host| {
         let mut open = host.accepted();
         let begun = Instant::now();
         let paused = host.agent.json(&["pause", "--for", "2s", "--json"]);
@@ -79,17 +67,16 @@ fn a_pause_for_a_time_ends_by_itself() {
         let threshold = fresh_threshold(&host, &mut open);
         // On a busy machine it may be over by now.
         assert!(threshold.is_none() || begun.elapsed() > Duration::from_secs(2), "{threshold:?}");
-        eventually("it ends", || in_force(&host.agent) == 1).await;
+        eventually("it ends", || host.agent.in_force() == 1).await;
         assert_eq!(fresh_threshold(&host, &mut open), Some(40));
-        let status = host.agent.json(&["status", "--json"]);
+        let status = host.agent.status();
         assert_eq!((&status["paused"], &status["paused_until"]), (&false.into(), &serde_json::Value::Null));
     });
 }
 
 #[test]
 fn connections_that_meet_a_pause_are_in_no_arm() {
-    in_namespace(|| async {
-        let mut host = Host::new(73, "paper", "cubic", "").await;
+    on_paper(73, async |mut host| {
         let connection = |host: &Host| {
             let mut ends = host.accepted();
             transfer(&mut ends.0, &mut ends.1, 5 * SEGMENT);
@@ -109,7 +96,7 @@ fn connections_that_meet_a_pause_are_in_no_arm() {
         let reports = host.reported(4).await;
         assert!(reports.iter().all(|one| one.paused && one.arm.is_none() && one.refusal.is_none()), "{reports:?}");
         assert_eq!(reports.iter().filter(|one| one.advised.is_some()).count(), 1);
-        let status = host.agent.json(&["status", "--json"]);
+        let status = host.agent.status();
         assert_eq!(status["transfers_paused"], 4, "{status}");
         let compared = |arm: &str| {
             let of = |class: &serde_json::Value| class[arm]["transfers"].as_u64().unwrap();
@@ -121,8 +108,7 @@ fn connections_that_meet_a_pause_are_in_no_arm() {
 
 #[test]
 fn the_gateway_gets_a_pause_at_once() {
-    in_namespace(|| async {
-        let mut host = Host::new(75, "paper", "cubic", "").await;
+    on_paper(75, async |mut host| {
         let begun = Instant::now();
         assert!(!host.stream.request.agent.as_ref().unwrap().pause.unwrap().paused);
         host.agent.json(&["pause", "--for", "1h", "--json"]);
@@ -141,36 +127,39 @@ fn the_gateway_gets_a_pause_at_once() {
 fn undo_says_what_programs_have_in_force_and_takes_it_back() {
     in_namespace(|| async {
         let mut host = Host::alone(76, "paper", "cubic", "control_fraction = 0.0\ncheck = false").await;
-        let mut open = host.accepted();
-        assert_eq!(fresh_threshold(&host, &mut open), Some(40));
-        let (text, code) = output(&host.agent, &["undo"]);
-        assert_eq!(code, Some(0), "{text}");
-        assert!(text.contains(&format!("{} with 40 segments", host.network)), "{text}");
-        for word in ["on_socket", "on_setsockopt", "on_cubic", "apply bpf", "undo --run"] {
-            assert!(text.contains(word), "{word} in {text}");
-        }
+        let mut open = host.open();
+        let text = host.agent.succeeds(&["undo"]);
+        assert_has(
+            &text,
+            &[
+                &format!("{} with 40 segments", host.network),
+                "on_socket",
+                "on_setsockopt",
+                "on_cubic",
+                "apply bpf",
+                "undo --run",
+            ],
+        );
         assert!(!text.contains("Nothing is in force"), "{text}");
         let found = host.agent.json(&["undo", "--json"]);
         assert_eq!(found["agent"]["in_force"][0]["prefix"], host.network, "{found}");
 
-        let (text, code) = output(&host.agent, &["undo", "--run"]);
-        assert_eq!(code, Some(0), "{text}");
-        assert!(text.contains("is paused until") && text.contains("nothing is in force"), "{text}");
+        let text = host.agent.succeeds(&["undo", "--run"]);
+        assert_has(&text, &["is paused until", "nothing is in force"]);
         // Of the kernel's links, its own are not somebody else's.
         assert_eq!(host.agent.json(&["undo", "--run", "--json"])["programs_left"], serde_json::json!([]));
         assert_eq!(fresh_threshold(&host, &mut open), None);
         // Advice that comes later does not come into force.
-        host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 60, 60))).await;
-        eventually("it came", || host.agent.json(&["status", "--json"])["advice"]["estimates"] == 2).await;
+        host.stream.advise(&host.network, 60, 60).await;
+        eventually("it came", || host.agent.status()["advice"]["estimates"] == 2).await;
         assert_eq!(fresh_threshold(&host, &mut open), None);
-        let (text, _) = output(&host.agent, &["undo"]);
-        assert!(text.contains("is paused;") && text.contains("resume"), "{text}");
+        let text = host.agent.prints(&["undo"]);
+        assert_has(&text, &["is paused;", "resume"]);
 
         host.agent.json(&["resume", "--json"]);
         assert_eq!(fresh_threshold(&host, &mut open), Some(60));
         host.agent.kill();
-        let (text, code) = output(&host.agent, &["undo"]);
-        assert_eq!(code, Some(0), "{text}");
+        let text = host.agent.succeeds(&["undo"]);
         assert!(text.contains("No agent runs here") && !text.contains("t76"), "{text}");
     });
 }
@@ -182,11 +171,9 @@ fn undo_that_asks_at_another_socket_names_the_process_and_the_cgroup_that_start_
         let host = Host::alone(77, "paper", "cubic", &format!("cgroup = \"{}\"", cgroup.0.display())).await;
         let elsewhere = host.agent.folder.path().join("typo.sock");
         let undo = ["undo", "--run", "--socket", elsewhere.to_str().unwrap()];
-        let (text, code) = output(&host.agent, &undo);
+        let (text, code) = host.agent.answer(&undo);
         assert_eq!(code, Some(1), "{text}");
-        for word in [format!("process {}", host.agent.pid()), cgroup.0.display().to_string()] {
-            assert!(text.contains(&word), "{word} in {text}");
-        }
+        assert_has(&text, &[&format!("process {}", host.agent.pid()), cgroup.0.to_str().unwrap()]);
         assert!(!text.contains("is in force") && text.contains("--socket"), "{text}");
         let left = host.agent.json(&[&undo[..], &["--json"]].concat());
         assert_eq!(left["programs_left"][0]["pids"], serde_json::json!([host.agent.pid().as_raw()]), "{left}");
@@ -194,7 +181,7 @@ fn undo_that_asks_at_another_socket_names_the_process_and_the_cgroup_that_start_
         // Attached to nothing any more, its programs start nothing.
         std::fs::remove_dir(&cgroup.0).unwrap();
         // The kernel takes them off a cgroup a moment after its end.
-        eventually("nothing is attached", || output(&host.agent, &undo).1 == Some(0)).await;
+        eventually("nothing is attached", || host.agent.answer(&undo).1 == Some(0)).await;
         std::fs::create_dir(&cgroup.0).unwrap();
     });
 }
@@ -203,19 +190,17 @@ fn undo_that_asks_at_another_socket_names_the_process_and_the_cgroup_that_start_
 
 #[test]
 fn an_excluded_network_leaves_the_kernel_with_sighup_and_a_control_fraction_holds_from_then_on() {
-    in_namespace(|| async {
-        let host = Host::new(80, "paper", "cubic", "").await;
-        let mut open = host.accepted();
-        assert_eq!(fresh_threshold(&host, &mut open), Some(40));
+    on_paper(80, async |host| {
+        let mut open = host.open();
         let before = text(&host.agent.config());
 
         let excluded = format!("{before}\n[destinations]\nexclude = [\"{}\"]\n", host.network);
         let reloads = host.agent.reload(&excluded).await;
         assert_eq!(reloads["last"]["took_effect"], serde_json::json!(["destinations.exclude"]), "{reloads}");
         // From the reply of `status` on, and not a second later.
-        assert_eq!(in_force(&host.agent), 0);
+        assert_eq!(host.agent.in_force(), 0);
         assert_eq!(fresh_threshold(&host, &mut open), None);
-        assert_eq!(host.agent.json(&["explain", &host.client.to_string(), "--json"])["outcome"], "excluded");
+        assert_eq!(host.agent.outcome(&host.client.to_string()), "excluded");
 
         let broken = host.agent.reload("[destinations]\nexclude = [\"nowhere\"]\n").await;
         assert_eq!((&broken["failed"], &broken["succeeded"]), (&1.into(), &1.into()), "{broken}");

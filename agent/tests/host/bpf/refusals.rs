@@ -5,9 +5,6 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use super::lifetime::Cgroup;
 use super::*;
 
-/// Careful mode with bounds that a loopback's round trip passes against an estimate of 100 ms.
-const ANY_RTT: &str = "\n[policy]\nrtt_ratio_min = 0.000002";
-
 #[track_caller]
 fn assert_plain(words: &[String], control: &str) {
     assert!(words.iter().any(|word| word == control), "not on {control}: {words:?}");
@@ -16,11 +13,9 @@ fn assert_plain(words: &[String], control: &str) {
 
 #[test]
 fn a_socket_with_a_congestion_control_of_its_own_is_left_alone() {
-    in_namespace(|| async {
-        let host = Host::new(20, "paper", "", "").await;
-        let listener = socket2::SockRef::from(&listen(host.server)).try_clone().unwrap();
-        listener.set_tcp_congestion(b"reno").unwrap();
-        let listener: TcpListener = listener.into();
+    on_host(20, "paper", "", "", async |host| {
+        let listener = listen(host.server);
+        socket2::SockRef::from(&listener).set_tcp_congestion(b"reno").unwrap();
         let (mut server, mut client) = host.connection(&listener);
         transfer(&mut server, &mut client, 5 * SEGMENT);
         assert_plain(&ss_words(&server), "reno");
@@ -30,8 +25,7 @@ fn a_socket_with_a_congestion_control_of_its_own_is_left_alone() {
 
 #[test]
 fn sockets_that_are_connected_again_are_left_alone_and_their_first_connections_forgotten() {
-    in_namespace(|| async {
-        let mut host = Host::new(67, "paper", "cubic", "").await;
+    on_paper(67, async |mut host| {
         let listener = TcpListener::bind(SocketAddr::new(host.client, 8_000)).unwrap();
         let to = listener.local_addr().unwrap();
         let first_connection = || {
@@ -77,25 +71,10 @@ fn disconnect(socket: &TcpStream) {
 
 #[test]
 fn another_network_is_left_alone() {
-    in_namespace(|| async {
-        let host = Host::new(21, "paper", "cubic", "").await;
-        let mut host = host;
+    on_paper(21, async |mut host| {
         host.client = host.server.ip();
-        let (mut server, mut client) = host.accepted();
-        transfer(&mut server, &mut client, 5 * SEGMENT);
-        assert_plain(&ss_words(&server), "cubic");
+        assert_plain(&host.sent(5), "cubic");
         assert_eq!(host.counts("started"), 0);
-    });
-}
-
-#[test]
-fn a_round_trip_far_from_the_estimates_is_refused() {
-    in_namespace(|| async {
-        let host = Host::new(22, "careful", "cubic", "").await;
-        let (mut server, mut client) = host.accepted();
-        transfer(&mut server, &mut client, 5 * SEGMENT);
-        assert_plain(&ss_words(&server), "t22_cubic");
-        assert_eq!((host.counts("rtt_mismatch"), host.counts("started")), (1, 0));
     });
 }
 
@@ -126,34 +105,10 @@ fn controls_and_what_observe_leaves_alone_are_plain_and_reported() {
 }
 
 #[test]
-fn first_flights_that_are_lost_are_reported_at_once_and_after_six_in_a_row_starts_are_no_larger_than_any_hosts() {
-    in_namespace(|| async {
-        let mut host = Host::new(26, "paper", "cubic", "").await;
-        let mut granted = Vec::new();
-        for _ in 0..6 {
-            let (server, mut client) = host.accepted();
-            granted.push(host.loses(&server, &mut client).await.advised);
-        }
-        assert_eq!(granted, [Some(Segments(40)); 6]);
-        assert_eq!(host.counts("first_flight_loss"), 6);
-        let (mut server, mut client) = host.accepted();
-        transfer(&mut server, &mut client, 3 * SEGMENT);
-        let words = ss_words(&server);
-        assert_eq!((number(&words, "cwnd"), number(&words, "ssthresh")), (Some(10), Some(10)), "{words:?}");
-        // What the kernel sends after a timeout is no new transfer.
-        assert_eq!(host.counts("restarted"), 0);
-    });
-}
-
-#[test]
 fn a_first_flight_of_which_half_arrives_ends_a_row_of_losses() {
-    in_namespace(|| async {
-        let mut host = Host::new(27, "paper", "cubic", "").await;
+    on_paper(27, async |mut host| {
         for round in 0..3 {
-            for _ in 0..5 {
-                let (server, mut client) = host.accepted();
-                assert_eq!(host.loses(&server, &mut client).await.advised, Some(Segments(40)), "round {round}");
-            }
+            assert_eq!(host.granted_to_losers(5).await, [40; 5], "round {round}");
             let (mut server, mut client) = host.accepted();
             if round == 0 {
                 transfer(&mut server, &mut client, 60 * SEGMENT);
@@ -166,41 +121,26 @@ fn a_first_flight_of_which_half_arrives_ends_a_row_of_losses() {
 
 #[test]
 fn a_connection_that_is_refused_leaves_the_budget_as_it_is() {
-    in_namespace(|| async {
-        let mut host = Host::new(28, "careful", "cubic", "\n[policy]\nrtt_ratio_min = 0.0000001").await;
-        let mut update = estimate(&host.network, 100, 60);
-        update.lease = Some(Segments(25));
-        update.estimate.rtt_mean = Some(Micros::from_secs(10));
-        host.stream.send(UpdateEvent::Estimate(update.clone())).await;
-        eventually("the lease is known", || host.counts("networks_changed") == 1).await;
+    on_host(28, "careful", "cubic", ANY_RTT, async |mut host| {
+        host.lease(25, Micros::from_secs(10)).await;
         let listener = listen(host.server);
         let (mut server, client) = host.connection(&listener);
-        lose_all(&client);
-        socket2::SockRef::from(&server).set_send_buffer_size(1 << 20).unwrap();
-        server.write_all(&vec![7; 35 * SEGMENT]).unwrap();
+        send_into_the_void(&mut server, &client, 35);
         // Far more than twice this is any round trip.
-        update.estimate.rtt_mean = Some(Micros(1));
-        host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually("the round trip is known", || host.counts("networks_changed") == 2).await;
+        host.lease(25, Micros(1)).await;
         let (mut refused, mut its_client) = host.connection(&listener);
         transfer(&mut refused, &mut its_client, 5 * SEGMENT);
         assert_eq!((host.counts("started"), host.counts("rtt_mismatch")), (1, 1));
-        assert!(under_way(&host).contains("25 of the lease of 25"), "{}", under_way(&host));
+        host.assert_leased(25, 25);
     });
 }
 
 #[test]
 fn a_start_stays_inside_the_lease() {
-    in_namespace(|| async {
-        let mut host = Host::new(25, "careful", "cubic", ANY_RTT).await;
-        let mut update = estimate(&host.network, 100, 60);
-        update.lease = Some(Segments(25));
-        host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually("the lease is known", || host.counts("networks_changed") == 1).await;
-        let (mut server, mut client) = host.accepted();
-        transfer(&mut server, &mut client, 5 * SEGMENT);
+    on_host(25, "careful", "cubic", ANY_RTT, async |mut host| {
+        host.lease(25, Micros::from_millis(100)).await;
+        let words = host.sent(5);
         // Ten by default and the lease; the threshold is the share's.
-        let words = ss_words(&server);
         assert!((35..=40).contains(&number(&words, "cwnd").unwrap()), "{words:?}");
         assert_eq!(number(&words, "ssthresh"), Some(100), "{words:?}");
         assert_eq!(host.counts("clipped_budget"), 1);
@@ -214,17 +154,17 @@ fn without_programs_the_agent_goes_on_without_advice_or_by_routes_or_ends() {
         for (fallback, method) in [("none", Some("dry_run")), ("route", Some("route")), ("exit", None)] {
             let mut agent = Agent::stopped();
             agent.configure(&gateway, "apply = \"bpf\"", &format!("[bpf]\nfallback = \"{fallback}\""));
-            agent.run_with("+net_admin");
+            agent.run_by(Agent::limited("-all,+net_admin", "-all"));
             let Some(method) = method else {
                 assert_eq!(agent.ended(), Some(1));
                 continue;
             };
             eventually("it answers", || agent.output(&["status"]).status.success()).await;
-            let status = agent.json(&["status", "--json"]);
+            let status = agent.status();
             assert_eq!((&status["method"], &status["lacking"][0]["part"]), (&method.into(), &"programs".into()));
             let reason = status["lacking"][0]["reason"].as_str().unwrap();
             assert!(reason.starts_with("this process lacks CAP_BPF and CAP_PERFMON"), "{reason}");
-            let doctor = String::from_utf8(agent.output(&["doctor"]).stdout).unwrap();
+            let doctor = agent.prints(&["doctor"]);
             assert!(doctor.lines().any(|line| line.starts_with("fail     kernel_programs")), "{doctor}");
             assert_eq!(agent.stop(), Some(0));
         }
@@ -277,13 +217,10 @@ fn a_program_that_holds_the_cgroup_for_itself_is_named_with_the_way_out() {
         let agent = Agent::stopped();
         let bpf = format!("[bpf]\nname = \"t103\"\nvariant = \"sockops\"\ncgroup = \"{}\"", inner.display());
         agent.configure(&gateway, "apply = \"bpf\"", &bpf);
-        let output = agent.output(&["run"]);
-        assert_eq!(output.status.code(), Some(1));
-        let text = String::from_utf8_lossy(&output.stderr);
-        for word in ["`other_agent` (id ", "BPF_F_ALLOW_MULTI", inner.to_str().unwrap()] {
-            assert!(text.contains(word), "{word} in {text}");
-        }
-        let doctor = String::from_utf8(agent.output(&["doctor"]).stdout).unwrap();
+        let (text, code) = agent.answer(&["run"]);
+        assert_eq!(code, Some(1));
+        assert_has(&text, &["`other_agent` (id ", "BPF_F_ALLOW_MULTI", inner.to_str().unwrap()]);
+        let doctor = agent.prints(&["doctor"]);
         let fails = |line: &str| line.starts_with("fail     kernel_programs") && line.contains("`other_agent` (id ");
         assert!(doctor.lines().any(fails), "{doctor}");
         std::fs::remove_dir(&inner).unwrap();

@@ -8,11 +8,10 @@ mod surroundings;
 
 use std::time::{Duration, Instant};
 
-use crate::support::agent::{Agent, text};
-use crate::support::gateway::{Gateway, Stream, announced, announced_late, estimate};
+use crate::support::agent::{Agent, assert_has, printed, text};
+use crate::support::gateway::{Gateway, Stream, advised, announced, announced_late, estimate};
 use crate::support::namespace::{eventually, in_namespace, in_served_namespace, ip, two_uplinks};
 use nix::sys::signal::{Signal, kill};
-use spand_proto::push::{UpdateEvent, WithdrawalReason};
 
 const ROUTE: &str = "apply = \"route\"";
 
@@ -21,14 +20,25 @@ fn ours() -> String {
     ip("route show proto 83") + &ip("-6 route show proto 83")
 }
 
+fn all_routes() -> String {
+    ip("route show") + &ip("-6 route show")
+}
+
+/// Runs a test in a namespace of its own with two uplinks and an agent that has set routes for these networks.
+fn on_routes(networks: &[&str], test: impl AsyncFnOnce(Gateway, Agent, Stream) + Send) {
+    in_namespace(|| async {
+        two_uplinks();
+        let (gateway, agent, stream) = agent_with(networks).await;
+        test(gateway, agent, stream).await;
+    });
+}
+
 /// An agent that has set these.
-async fn agent_with(gateway: &mut Gateway, networks: &[&str]) -> (Agent, Stream) {
-    let agent = Agent::start(gateway, ROUTE, "");
+async fn agent_with(networks: &[&str]) -> (Gateway, Agent, Stream) {
     let estimates: Vec<_> = networks.iter().map(|network| estimate(network, 40, 60)).collect();
-    let stream = gateway.snapshot(&estimates).await;
-    let all = |routes: &str| networks.iter().all(|network| routes.contains(network));
-    eventually("routes are set", || all(&ours())).await;
-    (agent, stream)
+    let advised = advised(ROUTE, "", &estimates).await;
+    eventually("routes are set", || networks.iter().all(|network| ours().contains(network))).await;
+    advised
 }
 
 /// Kills the guard, and the agent before it can start another one.

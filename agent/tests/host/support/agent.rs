@@ -57,15 +57,15 @@ impl Agent {
         self.run_by(Command::new(env!("CARGO_BIN_EXE_spand-agent")));
     }
 
-    /// Starts it with these capabilities at most, as setpriv(1) of util-linux lists them.
-    pub(crate) fn run_with(&mut self, capabilities: &str) {
+    /// The program with these capabilities at most, as setpriv(1) of util-linux lists them.
+    pub(crate) fn limited(bounding: &str, inherited: &str) -> Command {
         let mut command = Command::new("setpriv");
-        command.arg(format!("--bounding-set=-all,{capabilities}")).arg("--inh-caps=-all");
+        command.arg(format!("--bounding-set={bounding}")).arg(format!("--inh-caps={inherited}"));
         command.arg(env!("CARGO_BIN_EXE_spand-agent"));
-        self.run_by(command);
+        command
     }
 
-    fn run_by(&mut self, mut command: Command) {
+    pub(crate) fn run_by(&mut self, mut command: Command) {
         std::fs::copy(self.config(), self.running()).unwrap();
         command.arg("--config").arg(self.running()).arg("run").stdin(Stdio::null());
         self.child = Some(command.spawn().unwrap());
@@ -88,6 +88,41 @@ impl Agent {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
     }
 
+    pub(crate) fn status(&self) -> Value {
+        self.json(&["status", "--json"])
+    }
+
+    /// What becomes of a connection to this address.
+    pub(crate) fn outcome(&self, address: &str) -> Value {
+        self.json(&["explain", address, "--json"])["outcome"].clone()
+    }
+
+    /// What it counts of its method's events.
+    pub(crate) fn counts(&self, name: &str) -> u64 {
+        self.status()["method_events"][name].as_u64().unwrap_or(0)
+    }
+
+    pub(crate) fn in_force(&self) -> usize {
+        self.status()["in_force"].as_array().map_or(0, Vec::len)
+    }
+
+    /// What a command prints for people, and its exit code.
+    pub(crate) fn answer(&self, arguments: &[&str]) -> (String, Option<i32>) {
+        printed(&self.output(arguments))
+    }
+
+    /// What a command prints that ends with 0.
+    #[track_caller]
+    pub(crate) fn succeeds(&self, arguments: &[&str]) -> String {
+        let (text, code) = self.answer(arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {text}");
+        text
+    }
+
+    pub(crate) fn prints(&self, arguments: &[&str]) -> String {
+        self.answer(arguments).0
+    }
+
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.child.as_ref().unwrap().id()).unwrap())
     }
@@ -102,7 +137,7 @@ impl Agent {
     /// Puts another configuration in the place of the one that it runs with, as an editor does, and has it read; what came of it.
     /// The other commands read what it was started with.
     pub(crate) async fn reload(&self, text: &str) -> Value {
-        let reloads = || self.json(&["status", "--json"])["reloads"].clone();
+        let reloads = || self.status()["reloads"].clone();
         let times = |reloads: &Value| reloads["succeeded"].as_u64().unwrap() + reloads["failed"].as_u64().unwrap();
         let before = times(&reloads());
         let new = self.folder.path().join("new.toml");
@@ -140,6 +175,20 @@ impl Drop for Agent {
             }
             _ = child.wait();
         }
+    }
+}
+
+/// What a program printed, and its exit code.
+pub(crate) fn printed(output: &Output) -> (String, Option<i32>) {
+    let text = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat();
+    (text, output.status.code())
+}
+
+/// Panics with the text where one of these words is not in it.
+#[track_caller]
+pub(crate) fn assert_has(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "{word} in {text}");
     }
 }
 

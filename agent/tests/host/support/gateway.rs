@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use spand_proto::contract::ContractVersion;
 use spand_proto::convert::answers_to_wire;
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
-use spand_proto::push::{Endpoint, EstimateUpdate, ImminentStart, Trigger, Update, UpdateEvent};
+use spand_proto::push::{Endpoint, EstimateUpdate, ImminentStart, Trigger, Update, UpdateEvent, WithdrawalReason};
 use spand_proto::query::{Advice, Answer, Query, Question};
 use spand_proto::report::{Report, ReportReceipt};
 use spand_proto::start::{RefusalReason, StartPolicy, StartRequest, start};
@@ -18,7 +18,8 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status};
 
-use super::namespace::awaited;
+use super::agent::Agent;
+use super::namespace::{awaited, eventually};
 
 /// The reason that it gives where it has no estimate: none of the agent's own.
 pub(crate) const NO_ESTIMATE: &str = "39 transfers seen, 34 losses in slow start: no sample";
@@ -132,13 +133,17 @@ impl Drop for Gateway {
 
 impl Stream {
     pub(crate) async fn send(&mut self, event: UpdateEvent) {
-        self.sequence += 1;
-        let message = Update { sequence: self.sequence, event }.to_wire(NOW);
-        self.send_raw(message).await;
+        self.send_changed(event, |_| ()).await;
     }
 
-    pub(crate) async fn send_raw(&mut self, message: v1::Update) {
-        self.updates.send(Ok(message)).await.expect("the agent listens");
+    /// An estimate of N segments for a network.
+    pub(crate) async fn advise(&mut self, network: &str, share: u32, lifetime_s: u64) {
+        self.send(UpdateEvent::Estimate(estimate(network, share, lifetime_s))).await;
+    }
+
+    pub(crate) async fn withdraw(&mut self, network: &str) {
+        let reason = WithdrawalReason::Retreat;
+        self.send(UpdateEvent::Withdrawal { network: network.parse().unwrap(), reason }).await;
     }
 
     /// Until the agent has ended it.
@@ -148,25 +153,34 @@ impl Stream {
 
     /// An estimate by a rule that only a newer release knows.
     pub(crate) async fn send_newer_rule(&mut self, network: &str) {
-        let update = Update { sequence: self.sequence + 1, event: UpdateEvent::Estimate(estimate(network, 40, 60)) };
-        let mut message = update.to_wire(NOW);
-        if let Some(v1::update::Event::Estimate(update)) = &mut message.event {
+        self.send_changed(UpdateEvent::Estimate(estimate(network, 40, 60)), |event| {
+            let v1::update::Event::Estimate(update) = event else { unreachable!() };
             update.estimate.as_mut().unwrap().rule = "oracle".to_owned();
-        }
-        self.sequence += 1;
-        self.send_raw(message).await;
+        })
+        .await;
     }
 
-    /// An estimate or a withdrawal with its network written like this.
-    pub(crate) async fn send_written(&mut self, event: UpdateEvent, network: &str) {
+    /// An estimate of 40 segments for a network that is written like this, or its withdrawal.
+    pub(crate) async fn send_written(&mut self, network: &str, is_withdrawn: bool) {
+        let (any, reason) = ("192.0.2.0/24", WithdrawalReason::Retreat);
+        let event = if is_withdrawn {
+            UpdateEvent::Withdrawal { network: any.parse().unwrap(), reason }
+        } else {
+            UpdateEvent::Estimate(estimate(any, 40, 60))
+        };
+        self.send_changed(event, |event| match event {
+            v1::update::Event::Estimate(update) => update.estimate.as_mut().unwrap().network = network.to_owned(),
+            v1::update::Event::Withdrawal(withdrawal) => withdrawal.network = network.to_owned(),
+            other => panic!("no network in {other:?}"),
+        })
+        .await;
+    }
+
+    async fn send_changed(&mut self, event: UpdateEvent, change: impl FnOnce(&mut v1::update::Event)) {
         self.sequence += 1;
         let mut message = Update { sequence: self.sequence, event }.to_wire(NOW);
-        match &mut message.event {
-            Some(v1::update::Event::Estimate(update)) => update.estimate.as_mut().unwrap().network = network.to_owned(),
-            Some(v1::update::Event::Withdrawal(withdrawal)) => withdrawal.network = network.to_owned(),
-            other => panic!("no network in {other:?}"),
-        }
-        self.send_raw(message).await;
+        change(message.event.as_mut().unwrap());
+        self.updates.send(Ok(message)).await.expect("the agent listens");
     }
 
     /// Skips numbers, as a gateway that dropped updates.
@@ -186,27 +200,15 @@ impl Stream {
 
 /// An estimate of `share` segments for `network` that lives for `lifetime_s`.
 pub(crate) fn estimate(network: &str, share: u32, lifetime_s: u64) -> EstimateUpdate {
-    let mss = Bytes(1_448);
+    let share = Window::from_segments(Segments(share), Bytes(1_448));
     EstimateUpdate {
         estimate: Estimate {
-            network: network.parse().unwrap(),
-            share: Window::from_segments(Segments(share), mss),
-            mss,
             rtt_min: Some(Micros::from_millis(80)),
             rtt_mean: Some(Micros::from_millis(100)),
-            samples: 10,
-            connections: 5,
-            loss_connections: 1,
             loss_window: None,
-            is_lower_bound: false,
-            opening: None,
-            buffer: None,
-            bdp: None,
-            losses: 2,
-            refreshed: NOW,
             confidence: Confidence::new(0.5),
             rule: RuleKind::Probe,
-            mark: None,
+            ..spand_proto::made_up::estimate(network.parse().unwrap(), share, NOW)
         },
         lifetime: Micros::from_secs(lifetime_s),
         lease: None,
@@ -253,4 +255,51 @@ fn announced_after(delay: Micros, network: &str, remote: &str) -> UpdateEvent {
         delay,
         estimate: estimate(network, 44, 60),
     })
+}
+
+/// How a gateway writes a network, the addresses that it covers, and whether it shares one with a prefix of `[destinations]`.
+pub(crate) type Written = (&'static str, &'static [&'static str], bool);
+
+/// Holds the kernel's windows and `explain` against the policy, for each network as it is written and each of three addresses.
+/// `named`: the window in the prefix of `[destinations]`, if there is one; `granted`: the window elsewhere, and the MSS.
+pub(crate) async fn hold(
+    mode: &str,
+    (agent, stream): (&Agent, &mut Stream),
+    written: &[Written],
+    addresses: [&str; 3],
+    named: Option<u32>,
+    granted: impl Fn(&str) -> (u32, &'static str),
+    windows: impl Fn(&str) -> Vec<u32>,
+) {
+    for (index, (written, covered, overlaps)) in written.iter().enumerate() {
+        stream.send_written(written, false).await;
+        // The network after it shows when it is known.
+        let marker = format!("198.51.{index}.0/24");
+        stream.advise(&marker, 40, 60).await;
+        let is_marker = |one: &serde_json::Value| one["prefix"] == marker;
+        eventually(written, || agent.status()["in_force"].as_array().unwrap().iter().any(is_marker)).await;
+        for address in addresses {
+            let (granted, mss) = granted(address);
+            let start = if *overlaps { named } else { Some(granted) }.filter(|_| covered.contains(&address));
+            let window = start.unwrap_or(10);
+            let found = windows(address);
+            assert!(
+                found.iter().all(|found| *found == window),
+                "{mode}: {address} with {written}: {found:?}, not {window} ({named:?})"
+            );
+            let explained = agent.json(&["explain", "--json", address, "--mss", mss]);
+            let found = (explained["on_advice"].as_bool(), explained["cwnd_segments"].as_u64());
+            let expected = (Some(start.is_some()), Some(u64::from(window)));
+            assert_eq!(found, expected, "{mode}: explain {address} with {written}: {explained}");
+        }
+        stream.send_written(written, true).await;
+    }
+}
+
+/// A gateway, an agent of it, and its subscription after a snapshot of these.
+pub(crate) async fn advised(top: &str, sections: &str, estimates: &[EstimateUpdate]) -> (Gateway, Agent, Stream) {
+    let mut gateway = Gateway::start().await;
+    let agent = Agent::start(&gateway, top, sections);
+    let stream = gateway.snapshot(estimates).await;
+    (gateway, agent, stream)
 }
