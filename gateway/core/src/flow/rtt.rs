@@ -25,8 +25,8 @@ pub(crate) fn round_trip(sent: Timestamp, answered: Timestamp) -> Option<Micros>
 }
 
 /// A round trip of this many smoothed ones, and of at least so long, is none: the clock was set, or nobody answered for a while.
-const STEP_TIMES: u32 = 16;
-const STEP_LEAST_US: u32 = 4_000_000;
+const STEP_TIMES: u64 = 16;
+const STEP_LEAST: Micros = Micros::from_secs(4);
 
 /// Smoothed round-trip time, its variation and its minimum, in four bytes each: no round trip is longer than [`round_trip`] says.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +61,9 @@ impl RttEstimator {
     }
 
     /// Whether a sample lies across a step of the clock.
+    #[inline]
     pub(crate) fn is_step(&self, rtt: Micros) -> bool {
-        let most_us = self.mean_us.saturating_mul(STEP_TIMES).max(STEP_LEAST_US);
-        !self.is_new() && rtt.0 > u64::from(most_us)
+        rtt > STEP_LEAST && !self.is_new() && rtt.0 > u64::from(self.mean_us) * STEP_TIMES
     }
 
     fn is_new(&self) -> bool {

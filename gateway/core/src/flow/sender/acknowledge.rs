@@ -62,8 +62,10 @@ impl Sender {
         let lost_bytes = self.board.ever_lost() - lost_before;
 
         let by_echo = self.take_rtt(segment, cumulative.rtt, cumulative.advanced > 0, context);
-        let rtts = senders_rtts(segment, &cumulative, sacked, by_echo);
-        let rtts = rtts.map(|rtt| rtt.filter(|rtt| !self.rtt.is_step(*rtt)));
+        let mut rtts = senders_rtts(segment, &cumulative, sacked, by_echo);
+        if rtts.iter().flatten().any(|rtt| self.rtt.is_step(*rtt)) {
+            rtts = [None; 2];
+        }
         if self.rtt.smoothed().is_none()
             && let Some(rtt) = rtts[1]
         {

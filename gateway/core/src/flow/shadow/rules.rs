@@ -157,7 +157,7 @@ impl Shadow {
         self.compare(reno, cubic);
     }
 
-    /// The least and the most segments that BBR has in the network, once its rate has stopped to grow: its share, and twice that (`bbr_cwnd_gain`)
+    /// The least and the most segments that BBR has in the network, once its rate stopped growing: its share, and twice that (`bbr_cwnd_gain`)
     /// with what acknowledgements in clumps add (`bbr_ack_aggregation_cwnd`) and a burst in each of three places
     /// (`bbr_quantization_budget`).
     fn bbr_holds(&self) -> Option<(f64, f64)> {
