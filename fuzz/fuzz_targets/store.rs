@@ -247,6 +247,7 @@ fn transfer(n: u8, ms: u16) -> ConnectionReport {
         loss_window: None,
         congestion_events: 0,
         ended_in_slow_start: None,
+        careful_resume: None,
     }
 }
 

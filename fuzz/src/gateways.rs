@@ -233,6 +233,7 @@ fn report() -> Report {
         loss_window: None,
         congestion_events: 0,
         ended_in_slow_start: None,
+        careful_resume: None,
     };
     Report {
         host_name: host_name(),
