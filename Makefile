@@ -81,7 +81,7 @@ test: test-programs ## All tests; ends with those that checked nothing, and fail
 	@rm -f $(SKIPPED)
 	SPAND_SKIPPED=$(SKIPPED) RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace --no-fail-fast; ended=$$?; ./scripts/skipped $(SKIPPED); exit $$ended
 
-# Without the capture library's neighbours: what an inner loop needs.
+# It builds no gateway and no agent, so it suits an inner loop.
 .PHONY: quick
 quick: packages ## The engine alone after a change of it: its own tests, scripts, fingerprints, captures, in two minutes
 	$(CARGO) test -p spand-core -p spand-engine-tests

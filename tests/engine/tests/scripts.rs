@@ -33,7 +33,7 @@ fn trials(folder: &Path) -> Result<Vec<Trial>, String> {
             trials.push(trial(&file, part));
         }
     }
-    Ok(trials)
+    if trials.is_empty() { Err(format!("{} holds no script", folder.display())) } else { Ok(trials) }
 }
 
 fn trial(file: &str, part: Part) -> Trial {

@@ -18,13 +18,13 @@ pub struct Input {
     pub name: String,
     /// The file.
     pub path: PathBuf,
-    /// Who sends inside; nobody is in a bare capture.
+    /// The prefixes of the senders inside. A bare capture has none.
     pub internal: Vec<IpNet>,
-    /// What the share of its largest network has to be, where somebody knows.
+    /// The true share of its largest network, where it is known.
     pub truth: Option<Truth>,
 }
 
-/// Whose account it is of which sender.
+/// The kind of sender, and of the record of its truth.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// One network of `truth`, by BBR.
@@ -35,7 +35,7 @@ pub enum Kind {
     Paced,
     /// Mixed traffic of `field-truth`.
     Mixed,
-    /// A capture of other people's kinds: what is right is in its list.
+    /// A capture of the `field` set, whose index has the right value.
     Field,
 }
 
@@ -49,13 +49,13 @@ pub struct Truth {
     /// An estimate is wanted: of BBR where neither application nor receiver held every transfer, of others where the kernel's windows give
     /// enough samples.
     pub asked: bool,
-    /// It is free of ends of transfers, which may stand anywhere below the share.
+    /// No sample behind it comes from the end of a transfer. Such a window may lie anywhere below the share.
     pub exact: bool,
 }
 
 type Line = BTreeMap<String, String>;
 
-/// Every capture that there is here, by its name: the cases of `tests/cases` and the sets of the corpus.
+/// Lists every capture that this machine has: the cases of `tests/cases` and the sets of the corpus.
 ///
 /// # Errors
 /// A folder or a list of truths cannot be read.

@@ -17,10 +17,10 @@ pub use self::row::Row;
 
 /// A share this far off is right, as part of the truth.
 pub const NEAR: f64 = 0.2;
-/// A share that moved less is where it was: as part of itself, and in segments.
+/// A share that moves by less than this part of itself, or than this many segments, counts as unchanged.
 const SAME: f64 = 0.05;
 const SAME_SEGMENTS: f64 = 1.0;
-/// A share may be further from the truth than it once was by so much: as part of the truth.
+/// A share may be further from the truth than its recorded minimum by this part of the truth.
 const FURTHER: f64 = 0.05;
 
 /// Where the table lies.
@@ -60,7 +60,7 @@ pub fn rows(inputs: &[Input], done: &(dyn Fn(usize) + Sync)) -> Result<Vec<Row>>
     Ok(rows.into_iter().flatten().collect())
 }
 
-/// What is not as it was recorded, a sentence each. Rows of inputs that were not looked at are left out.
+/// Lists what differs from the recorded table, one sentence for each. It leaves out captures that were not replayed.
 pub fn differences(rows: &[Row], recorded: &Table) -> Vec<String> {
     let mut differences = Vec::new();
     for row in rows {
@@ -76,7 +76,7 @@ pub fn differences(rows: &[Row], recorded: &Table) -> Vec<String> {
     differences
 }
 
-/// Takes rows into a recorded table: those of the same inputs go, and none gets a larger distance from the truth than it ever had.
+/// Records rows. They replace all rows of the same captures, and `most_off_pct` never rises.
 pub fn record(table: &mut Table, rows: Vec<Row>) {
     let before = std::mem::take(table);
     let looked_at: Vec<String> = rows.iter().map(|row| row.input.clone()).collect();

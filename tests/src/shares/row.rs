@@ -31,9 +31,9 @@ pub struct Row {
     pub bound: bool,
     /// How far it is from the truth, in percent of that.
     pub off_pct: Option<f64>,
-    /// The least distance that was ever recorded.
+    /// The smallest distance from the truth that was ever recorded.
     pub most_off_pct: Option<f64>,
-    /// How sure the gateway is.
+    /// The estimate's confidence.
     pub confidence: Option<f64>,
     /// Window samples, by what gave them.
     pub samples: String,
@@ -110,12 +110,12 @@ impl Row {
         }
     }
 
-    /// What identifies it.
+    /// Returns its capture and its network, which identify it.
     pub fn key(&self) -> (String, String) {
         (self.input.clone(), self.network.clone())
     }
 
-    /// What is not as it was, a sentence each.
+    /// Lists what changed, one sentence for each.
     pub fn differs(&self, before: &Self) -> Vec<String> {
         let place = format!("{} {}", self.input, self.network);
         let mut differs = Vec::new();

@@ -1,5 +1,4 @@
-//! Congestion controls as in their RFCs and papers, in fractions: not the integer rules of the gateway's own model of a sender, whose tests use
-//! them too.
+//! Simulates congestion controls by their RFCs and papers, in fractions. It shares no code with the gateway's model of a sender.
 
 /// The congestion control of a simulated sender.
 #[derive(Clone, Debug, Default)]

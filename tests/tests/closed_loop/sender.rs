@@ -1,4 +1,4 @@
-//! A sender with selective acknowledgements in simulated time: what it sends and when, as Linux does (RFC 6675, 6937, 8985, 6298).
+//! Simulates a SACK sender. It chooses what to send and when as Linux does (RFC 6675, 6937, 8985, 6298).
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! One bottleneck in simulated time: senders beside the tap, the engine that sees their packets, the publisher, and hosts that start by its
-//! advice and report.
+//! Simulates one bottleneck. Senders are beside the tap, the engine sees their packets, the publisher advises, and hosts start by the advice and
+//! report.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};

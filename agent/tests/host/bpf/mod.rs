@@ -116,7 +116,7 @@ impl Host {
         (listener.accept().unwrap().0, client)
     }
 
-    /// Advice of N segments for the peer's network, changed like this.
+    /// Sends advice of `share` segments for the peer's network, after `change` has altered it.
     async fn changed(&mut self, share: u32, change: impl FnOnce(&mut EstimateUpdate)) {
         let before = self.counts("networks_changed");
         let mut update = estimate(&self.network, share, 60);
@@ -140,7 +140,7 @@ impl Host {
         self.client = client.parse().unwrap();
     }
 
-    /// A connection of whose server's N segments nothing arrives: its ends, and what `ss` shows of it.
+    /// Opens a connection whose server sends N segments, none of which arrives. Returns its ends, and the words of `ss` about it.
     fn unanswered(&self, segments: usize) -> (TcpStream, TcpStream, Vec<String>) {
         let (mut server, client) = self.accepted();
         send_into_the_void(&mut server, &client, segments);
@@ -269,7 +269,7 @@ fn add_addresses(addresses: &[&str], base: &str) {
     for address in addresses.iter().filter(|address| !ip("addr show dev lo").contains(&format!(" {address}/"))) {
         let is_ipv6 = address.contains(':');
         ip(&format!("addr add {address}/{}", if is_ipv6 { "128 dev lo nodad" } else { "32 dev lo" }));
-        // The kernel's own route of IPv6 comes a moment after its address.
+        // The kernel adds its own IPv6 route a moment after the address.
         while is_ipv6 && try_ip(&format!("-6 route del local {address} dev lo table local")).is_err() {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -46,7 +46,7 @@ impl Line {
         }
     }
 
-    /// The packets from this number on hold no time.
+    /// Marks the packets from this number on as untimed.
     pub(super) fn take_times(&mut self, number: u64) {
         self.line.iter_mut().rev().take_while(|held| held.number >= number).for_each(|held| held.untimed = true);
     }

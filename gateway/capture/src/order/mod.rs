@@ -26,7 +26,7 @@ const BYTES: usize = 64 << 20;
 /// After this many packets in order a source is taken for one in order, and its packets are passed on as they come.
 const SETTLED: usize = 1 << 16;
 
-/// This many records in a row of one time, or each a microsecond after the one before, hold no time: whatever wrote them made it up.
+/// After this many records in a row with one time, or each a microsecond after the one before, no clock measured these times.
 const MADE_UP: usize = 100;
 
 /// Buffers of more bytes are given back rather than used again.
@@ -60,7 +60,7 @@ pub struct Ordered<S> {
     ended: bool,
 }
 
-/// Recognises times that nothing measured.
+/// Recognises times that no clock measured.
 #[derive(Debug, Default)]
 struct MadeUp {
     last: Timestamp,
@@ -70,7 +70,7 @@ struct MadeUp {
 }
 
 impl MadeUp {
-    /// A record of this time comes; how many of the last ones, with it, hold no time.
+    /// Takes the time of a record. Returns how many records, up to this one, hold no measured time.
     fn note(&mut self, at: Timestamp) -> usize {
         let apart = at.0.wrapping_sub(std::mem::replace(&mut self.last, at).0);
         self.run = if apart == self.apart { self.run + 1 } else { 1 };

@@ -94,7 +94,7 @@ impl LastPacket {
         same && tellable && later.at.since(self.at) <= within
     }
 
-    /// Whether the sender's clock shows a later time in `segment`, or neither has one.
+    /// Returns whether `segment` has a later timestamp than this packet, or one of them has none.
     fn is_stamped_before(&self, segment: &Segment) -> bool {
         let timestamps = segment.options.timestamps.filter(|_| self.has_timestamps);
         timestamps.is_none_or(|timestamps| is_after(timestamps.value, self.ts_value))
@@ -120,7 +120,7 @@ pub(crate) fn is_copy_of(stamp: &Stamp, segment: &Segment, rtt_min: Option<Micro
         && stamp.ts_value == segment.options.timestamps.map_or(0, |timestamps| timestamps.value)
         && !segment.flags.has(Flags::SYN);
     let within = match rtt_min {
-        // A clock that shows the same, and the same identification: nothing else is equal to the bit at any age.
+        // Only a copy has the same timestamp and the same identification, at any age.
         _ if distinguishing(segment.ip_id) && stamp.ts_value != 0 => Micros(u64::MAX),
         _ if distinguishing(segment.ip_id) => COPY_WITHIN,
         Some(rtt_min) => rtt_min.clamp(COPY_AT_ONCE, COPY_IN_ROUND_TRIP),

@@ -9,9 +9,9 @@ pub(crate) struct Syn {
     pub(crate) isn: u32,
     /// It answered another SYN, so an option in it was in that one, too.
     pub(crate) is_answer: bool,
-    /// It asks for ECN as in RFC 3168, or grants it: Accurate ECN (RFC 9768) is asked for by the same flags, and granted by others.
+    /// It requests or grants ECN by the flags of RFC 3168. Accurate ECN (RFC 9768) is requested by the same flags and granted by others.
     pub(crate) ecn: bool,
-    /// Both ends agreed on that: without it ECE and CWR may be a part of a counter.
+    /// Both ends agreed on RFC 3168. Otherwise ECE and CWR may be bits of a counter.
     pub(crate) ecn_agreed: bool,
     /// Its options; `None` where the snap length cut them.
     pub(crate) offer: Option<Offer>,

@@ -24,7 +24,7 @@ pub(crate) fn round_trip(sent: Timestamp, answered: Timestamp) -> Option<Micros>
     (answered >= sent && rtt <= LONGEST_ROUND_TRIP).then_some(rtt)
 }
 
-/// A round trip of this many smoothed ones, and of at least so long, is none: the clock was set, or nobody answered for a while.
+/// A time longer than this, and than this many smoothed round trips, is no round trip: the clock was set, or nobody answered.
 const STEP_TIMES: u64 = 16;
 const STEP_LEAST: Micros = Micros::from_secs(4);
 
@@ -60,7 +60,7 @@ impl RttEstimator {
         };
     }
 
-    /// Whether a sample lies across a step of the clock.
+    /// Returns whether a sample spans a step of the clock.
     #[inline]
     pub(crate) fn is_step(&self, rtt: Micros) -> bool {
         rtt > STEP_LEAST && !self.is_new() && rtt.0 > u64::from(self.mean_us) * STEP_TIMES

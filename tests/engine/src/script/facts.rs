@@ -1,4 +1,4 @@
-//! What a script can expect, as names and values.
+//! The names and values that a script can expect.
 
 use spand_core::counters::Ignored;
 use spand_core::engine::Engine;
@@ -161,7 +161,7 @@ pub(super) fn network(view: &NetworkView) -> Facts {
     ])
 }
 
-/// An event in words; none where another one has more of it.
+/// Returns an event in words, or nothing for an event that repeats another one.
 pub(super) fn event(event: &Event) -> Option<String> {
     Some(match event {
         Event::Estimate(estimate) => {

@@ -50,7 +50,7 @@ struct Run {
     talks: BTreeMap<String, Talk>,
     opened: u16,
     now_us: u64,
-    /// Added to the times of lines that repeat.
+    /// The offset of a repetition, added to the times of its lines.
     offset_us: u64,
     /// How often the lines that repeat have come: what `%` means.
     round: u64,
@@ -67,6 +67,11 @@ struct Run {
 /// # Errors
 /// The first line that cannot be run, or that expected something else.
 pub fn run(part: &Part) -> Result<(), Fault> {
+    let expects = |line: &Line| matches!(line, Line::Expect(..));
+    let holds = |line: &Line| matches!(line, Line::Repeat(repetition) if repetition.lines.iter().any(|(_, line)| expects(line)));
+    if !part.lines.iter().any(|(_, line)| expects(line) || holds(line)) {
+        return Err(Fault { line: 0, what: "nothing is expected: write an `expect` line".to_owned() });
+    }
     let mut config = EngineConfig {
         internal: vec![packet::parsed("192.0.2.0/24").map_err(|what| Fault { line: 0, what })?],
         flow_reports: FlowReports::Full,
@@ -208,7 +213,7 @@ impl Run {
         EPOCH.after(Micros(self.now_us))
     }
 
-    /// Goes to a time, which need not be later.
+    /// Sets the time, which need not be later.
     fn reach(&mut self, us: u64) {
         self.now_us = us;
     }

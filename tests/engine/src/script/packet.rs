@@ -11,7 +11,7 @@ use crate::frame::framed;
 
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
-/// What a server beside the tap takes to answer.
+/// The time in which a server beside the tap answers.
 const REACTION_US: u64 = 50;
 
 /// A connection: its ends, and what each side sent.
@@ -32,7 +32,7 @@ pub(super) fn parsed<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text} is nothing that fits here"))
 }
 
-/// SYN, SYN-ACK at once, since the tap is beside the server, and the acknowledgement a round trip later.
+/// Returns the SYN, the SYN-ACK right after it, since the tap is beside the server, and the acknowledgement a round trip later.
 pub(super) fn handshake(opening: &Opening) -> [Packet; 3] {
     let packet = |at: u64, from_server: bool, flags: &str| {
         let packet = Packet::new(opening.name.clone(), Moment::At(opening.at_us + at), from_server);

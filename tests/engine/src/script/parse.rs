@@ -5,7 +5,7 @@ use std::str::SplitWhitespace;
 
 use super::Fault;
 
-/// A part of a script: what a test is made of.
+/// A part of a script, which is one test.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// What it shows, from its heading.
@@ -37,11 +37,11 @@ pub enum Line {
     Advised,
     /// Lines that come several times.
     Repeat(Repetition),
-    /// What has come out by now: of what, and pairs of name and value.
+    /// The expected values so far: a subject, and pairs of name and value.
     Expect(Subject, Vec<(String, String)>),
 }
 
-/// Lines again and again, so much later each time.
+/// Lines that repeat, each time at a later offset.
 #[derive(Clone, Debug)]
 pub struct Repetition {
     pub(super) count: u64,
@@ -61,7 +61,7 @@ pub struct Bursts {
     pub(super) clock_us: u64,
 }
 
-/// What is expected of what.
+/// The subject of an expectation.
 #[derive(Clone, Debug)]
 pub enum Subject {
     /// Counters, connections and networks of the engine.
@@ -427,7 +427,7 @@ fn expectation(words: &mut Words<'_>) -> Result<Line, String> {
     };
     let mut pairs = Vec::new();
     while let Some(name) = words.next() {
-        // Samples and the like are lists: all that is left of the line.
+        // A list of samples takes the rest of the line.
         let value = match name {
             "outcomes" | "explained" => words.collect::<Vec<_>>().join(" "),
             "samples" if matches!(subject, Subject::Direction { .. }) => words.collect::<Vec<_>>().join(" "),

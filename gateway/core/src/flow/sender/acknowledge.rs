@@ -257,7 +257,6 @@ impl Sender {
                 newest,
                 delivered_bytes: self.delivered,
                 lost_bytes,
-                ever_lost_bytes: self.board.ever_lost(),
                 repairs,
                 lost_again: progress.lost_again,
             },

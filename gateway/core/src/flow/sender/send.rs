@@ -211,7 +211,7 @@ impl Sender {
         if merged {
             context.counters.ignore(Ignored::Inexact);
         }
-        // What keeps a connection alive ends no silence.
+        // A keep-alive does not end a silence.
         if !(keep_alive && segment.payload_len > 0) {
             self.last_active = MaybeTime::some(context.now);
         }

@@ -214,7 +214,7 @@ impl Shadow {
         }
     }
 
-    /// Follows its rate, too.
+    /// Starts to measure its delivery rate as BBR does.
     pub(super) fn follow_as_bbr(&mut self, at: Timestamp) {
         if self.bbr.is_none() {
             self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, self.least_rtt())));

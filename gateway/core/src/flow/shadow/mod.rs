@@ -304,7 +304,7 @@ impl Shadow {
         Window::from_bytes(segments * f64::from(self.mss))
     }
 
-    /// The whole segments that a window-limited sender has in the network. BBR is limited by its own while it repairs: it is the pipe then.
+    /// Returns the segments that a window-limited sender has in the network. Its window limits BBR only while it repairs losses.
     fn best_whole(&self) -> f64 {
         match self.leaning.best() {
             Flavour::Bbr if self.state != State::Open => 1.0,
@@ -314,7 +314,7 @@ impl Shadow {
         }
     }
 
-    /// The window of Reno or CUBIC; of BBR, which does not fill its own, the largest pipe of the last two round trips.
+    /// Returns the window of Reno or CUBIC. BBR does not fill its window: for it, this is the largest pipe of the last two round trips.
     fn best_segments(&self) -> f64 {
         match self.leaning.best() {
             Flavour::Bbr => f64::from(self.rounds.recent().pipe_max_segments.max(1)),

@@ -70,8 +70,6 @@ pub struct Acked {
     pub delivered_bytes: u64,
     /// Bytes newly marked lost, for the first time or again.
     pub lost_bytes: u64,
-    /// Bytes marked lost so far.
-    pub ever_lost_bytes: u64,
     /// Something marked lost is or waits to be retransmitted.
     pub repairs: bool,
     /// It shows that a retransmission is lost.

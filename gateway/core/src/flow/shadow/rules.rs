@@ -36,8 +36,8 @@ const FILLED_NEARLY: f64 = 1.0;
 const FILLED_PART: f64 = 0.05;
 const BACK_OFF_WEIGHT: f64 = 0.2;
 const STAYED_WEIGHT: f64 = 0.15;
-/// Evidence against BBR, at most, of a pipe outside of what it holds; the most that it holds beside its bursts, as a multiple of its
-/// share.
+/// The largest evidence against BBR from a pipe outside of its range, and the upper end of that range without bursts, as a multiple of
+/// the share.
 const BBR_WRONG_MOST: f64 = 0.15;
 const BBR_MOST: f64 = 2.1;
 /// Evidence of a round trip whose pipe is off by its own size.
@@ -157,8 +157,8 @@ impl Shadow {
         self.compare(reno, cubic);
     }
 
-    /// The least and the most segments that BBR has in the network, once its rate stopped growing: its share, and twice that (`bbr_cwnd_gain`)
-    /// with what acknowledgements in clumps add (`bbr_ack_aggregation_cwnd`) and a burst in each of three places
+    /// Returns the range of segments that BBR has in the network once its rate stopped growing. It has at least its share, and at most twice
+    /// that (`bbr_cwnd_gain`), a little for acknowledgements in clumps (`bbr_ack_aggregation_cwnd`) and three bursts
     /// (`bbr_quantization_budget`).
     fn bbr_holds(&self) -> Option<(f64, f64)> {
         let bbr = self.bbr.as_ref().filter(|bbr| !bbr.starting() && !bbr.probing())?;

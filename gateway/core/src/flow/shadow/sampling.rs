@@ -191,7 +191,7 @@ impl Shadow {
         }
         if transfer.lost {
             let carried_bytes = after_loss.filter(|after| !after.sampled).map_or(0, |after| after.carried_bytes);
-            // BBR has the delivery rate before the loss, too.
+            // BBR also measured the delivery rate before the loss.
             let paced = self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction())).unwrap_or(0.0);
             // The loss was the path's answer.
             let (carried, reason) = match self.leaning.best() {

@@ -18,7 +18,7 @@ use crate::mem::boxed;
 
 /// The pipe is full after three round trips in which the rate grew by less than a quarter.
 const FULL_ROUNDS: u8 = 3;
-/// The window with which it measures the smallest round-trip time again (`bbr_cwnd_min_target`).
+/// The window in which it measures the smallest round-trip time (`bbr_cwnd_min_target`).
 const LEAST_WINDOW: u32 = 4;
 
 /// A BBR sender.
@@ -43,7 +43,7 @@ pub(super) struct Bbr {
 }
 
 impl Bbr {
-    /// A sender with the smallest round-trip time so far, and since when.
+    /// Starts to follow a sender. `min_rtt` is the smallest round-trip time so far, and when it was measured.
     pub(super) fn new(at: Timestamp, delivered_bytes: u64, min_rtt: Option<(Micros, Timestamp)>) -> Self {
         let mut bbr = Self {
             rate: DeliveryRate::new(at, delivered_bytes),
@@ -66,7 +66,7 @@ impl Bbr {
         boxed::<Self>() + self.rate.held_bytes()
     }
 
-    /// The handshake's round trip, if nothing was measured before.
+    /// Takes the handshake's round trip, if nothing was measured before.
     pub(super) fn open(&mut self, min_rtt: Option<(Micros, Timestamp)>) {
         if let Some((rtt, since)) = min_rtt.filter(|_| self.share.least().is_none()) {
             self.share.observe(since, rtt);
@@ -78,7 +78,7 @@ impl Bbr {
         !self.is_full
     }
 
-    /// Whether it empties the pipe: its window is then full, which is no evidence on its rivals.
+    /// Returns whether it drains the pipe. It then fills its small window, which is no evidence for Reno or CUBIC.
     pub(super) fn probing(&self) -> bool {
         self.probing
     }
@@ -86,7 +86,7 @@ impl Bbr {
     /// A packet with payload.
     pub(super) fn on_sent(&mut self, at: Timestamp, sent: &Departure) {
         let before = sent.pipe_bytes.saturating_sub(sent.bytes);
-        // A nearly empty pipe of a path that holds much more.
+        // The pipe is nearly empty, although the path holds much more.
         let holds_more = self.share(Micros(0)).is_some_and(|share| share > f64::from(2 * LEAST_WINDOW));
         let emptied = sent.new && sent.pipe_segments <= LEAST_WINDOW && holds_more;
         self.probing = emptied || (self.probing && sent.pipe_segments <= 2 * LEAST_WINDOW);

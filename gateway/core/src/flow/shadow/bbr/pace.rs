@@ -117,7 +117,7 @@ pub(super) fn same(one: u32, other: u32, part: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// Whether bursts of two segments of 1,000 bytes with these gaps are a limit, over round trips of 5 ms.
+    /// Sends bursts of two segments of 1,000 bytes with these gaps, over round trips of 5 ms. Returns whether they count as a limit.
     fn limits(gaps_us: &[u64], free: bool) -> bool {
         let mut pace = Pace::default();
         let mut at = Timestamp::from_micros(1_000_000);

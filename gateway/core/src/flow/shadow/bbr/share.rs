@@ -9,7 +9,7 @@ use super::{Bbr, rate};
 
 /// Shortest period of the smallest round-trip time; the longest is twice this.
 const PERIOD: Micros = Micros(15_000_000);
-/// Segments of a burst: at least, and of what one packet of the kernel's holds.
+/// The least and the most segments of a burst. One packet of the kernel holds no more than the most.
 const BURST_LEAST: f64 = 2.0;
 const BURST_MOST: f64 = 45.0;
 /// Round trips between two samples: the delivery rate is the largest of as many. And the shortest time.
@@ -55,7 +55,7 @@ impl Bbr {
         Some(rate::segments_in(self.rate.max(), Micros(least.0.saturating_add(reaction.0))))
     }
 
-    /// Segments of a burst: those of a millisecond (`tcp_tso_autosize`).
+    /// Returns the segments of a burst: what its rate sends in a millisecond (`tcp_tso_autosize`).
     pub(in super::super) fn burst(&self) -> f64 {
         rate::segments_in(self.rate.max(), Micros(1_000)).clamp(BURST_LEAST, BURST_MOST)
     }
