@@ -30,12 +30,12 @@ fn a_clean_cell_joins_and_agrees() -> Result<()> {
     let loss = result.samples["loss"];
     assert!(loss.joined >= 5 && loss.joined == loss.truth, "{:?}", result.samples);
     assert_eq!((result.retransmissions.truth, result.retransmissions.joined), (1, 1));
-    for (kind, least) in [("window_bulk", 60), ("sample_loss", 5), ("window_bulk_tap_loss", 60)] {
+    for (kind, least) in [("sample_loss", 5), ("sample_loss_tap_loss", 3)] {
         let errors = &result.errors[kind];
         let (median, _) = quantiles(errors.values.iter().copied()).expect("there are some");
         assert!(errors.count >= least && median < 0.05, "{kind}: {} with a median error of {median}", errors.count);
     }
     assert!(result.limits["window"]["window"] >= 60, "{:?}", result.limits);
-    assert_eq!(result.flavours.keys().collect::<Vec<_>>(), ["reno"]);
+    assert_eq!(result.flavours.keys().collect::<Vec<_>>(), ["loss-based"]);
     Ok(())
 }

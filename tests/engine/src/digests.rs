@@ -393,7 +393,7 @@ pub fn digest(path: &Path, run: Run, text: Option<&mut dyn std::io::Write>) -> R
                         shadow.srtt(),
                         shadow.flavour(),
                     ))?;
-                    watch.note(&(shadow.limiter(packet.timestamp), shadow.sawtooth(), shadow.reaction()))?;
+                    watch.note(&(shadow.limiter(packet.timestamp), shadow.reaction()))?;
                 }
             }
         }

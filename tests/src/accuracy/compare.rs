@@ -16,19 +16,17 @@ use spand_proto::network::Network;
 use super::cell::Recording;
 use super::engine::{Moment, Seen, View, flavours, replay};
 use super::factors::Cell;
-use super::result::{CellResult, Found, NetworkResult, Worst};
-use super::truth::{FlowTruth, Held, Kind, flows};
+use super::result::{CellResult, Found, NetworkResult};
+use super::truth::{FlowTruth, Kind, flows};
 use crate::lab::truth::rules::{KernelSample, Reason};
-use crate::lab::truth::{CongestionState, FlowId, Row, Source, rules};
+use crate::lab::truth::{FlowId, Row, Source, rules};
 
-/// Time between two looks at a window.
+/// Time between two looks at a sender.
 const PERIOD_NS: u64 = 100_000_000;
 /// A sample's partner lies this close: the kernel reports an end at its last acknowledgement and the engine perhaps
 /// only after a timeout.
 const LOSS_APART_NS: u64 = 300_000_000;
 const END_APART_NS: u64 = 3_000_000_000;
-/// How much later a tap beside the sender has seen what the sender did.
-const TAP_BEHIND_NS: u64 = 300_000;
 /// Part of the packets that the tap loses in the second replay.
 const TAP_LOSS: f64 = 0.01;
 
@@ -39,7 +37,7 @@ pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<Cel
     for flow in truth.values_mut() {
         flow.nagle = cell.is("writes", "nagle");
     }
-    let (moments, last_bytes) = moments(cell, &truth);
+    let moments = moments(cell, &truth);
     let seen = replay(capture, &moments, since_ns, None)?;
     let holed = replay(capture, &moments, since_ns, Some((TAP_LOSS, cell.seed)))?;
     let mut result = CellResult {
@@ -49,17 +47,16 @@ pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<Cel
         flows: truth.len() as u64,
         ..CellResult::default()
     };
-    let begin_ns = first_segment_ns(&recording.rows);
-    for ((moment, view), holed) in moments.iter().zip(&seen.views).zip(&holed.views) {
-        if let Some(flow) = truth.get(&moment.flow) {
-            let last_byte = last_bytes.get(&moment.flow) == Some(&moment.time_ns);
-            at_moment(&mut result, cell, flow, moment, *view, *holed, last_byte, begin_ns);
+    for (moment, view) in moments.iter().zip(&seen.views) {
+        if let (Some(flow), Some(view)) = (truth.get(&moment.flow), view) {
+            at_moment(&mut result, cell, flow, moment, view);
         }
     }
     // The rules need the rows before the view, too: a loss there keeps the end of a transfer from being a sample.
     let mut kernel = rules::samples(&recording.rows);
     kernel.retain(|sample| sample.time_ns >= since_ns);
-    let same_instants = windows(&mut result, cell, &truth, &kernel, &seen);
+    let same_instants = samples(&mut result, cell, &truth, &kernel, &seen);
+    samples_with_holes(&mut result, cell, &kernel, &holed);
     events(&mut result, &truth, &seen);
     flavours(&mut result, &truth, &moments, &seen);
     for (flow, truth) in &truth {
@@ -99,82 +96,27 @@ fn distance_ns(cell: &Cell) -> u64 {
     cell.level("tap").trim_end_matches("ms").parse::<u64>().unwrap_or(0) * 1_000_000
 }
 
-/// Every moment to look at, by the tap's clock: each period with data outstanding, and just after the last new byte.
-fn moments(cell: &Cell, truth: &BTreeMap<FlowId, FlowTruth>) -> (Vec<Moment>, BTreeMap<FlowId, u64>) {
+/// Every moment to look at, by the tap's clock: each period with data outstanding.
+fn moments(cell: &Cell, truth: &BTreeMap<FlowId, FlowTruth>) -> Vec<Moment> {
     let distance_ns = distance_ns(cell);
     let mut moments = Vec::new();
-    let mut last_bytes = BTreeMap::new();
     for (flow, truth) in truth {
         let (first_ns, last_ns) = truth.span_ns();
         let grid = (1..).map(|n| first_ns + n * PERIOD_NS).take_while(|time_ns| *time_ns + distance_ns < last_ns);
         let outstanding = grid.filter(|at| truth.at(*at + distance_ns).is_some());
         moments.extend(outstanding.map(|time_ns| Moment { time_ns, flow: *flow }));
-        if let Some(sent_ns) = truth.last_new_byte_ns() {
-            let time_ns = sent_ns + TAP_BEHIND_NS + distance_ns;
-            if truth.held(time_ns + distance_ns) == Some(Held::Window) {
-                last_bytes.insert(*flow, time_ns);
-                moments.push(Moment { time_ns, flow: *flow });
-            }
-        }
     }
     moments.sort();
-    moments.dedup();
-    (moments, last_bytes)
+    moments
 }
 
-#[expect(clippy::too_many_arguments, reason = "one look at everything known of a moment")]
-fn at_moment(
-    result: &mut CellResult,
-    cell: &Cell,
-    flow: &FlowTruth,
-    moment: &Moment,
-    view: Option<View>,
-    holed: Option<View>,
-    last_byte: bool,
-    begin_ns: u64,
-) {
+fn at_moment(result: &mut CellResult, cell: &Cell, flow: &FlowTruth, moment: &Moment, view: &View) {
     let at_ns = moment.time_ns + distance_ns(cell);
     let Some(row) = flow.at(at_ns) else { return };
-    let (Some(cwnd), Some(mss)) = (row.cwnd.map(f64::from), row.mss.map(f64::from)) else { return };
-    // BBR's own window is about twice what it has in the network, and no share.
-    let has_window = !cell.is("cc", "bbr");
-    let segments =
-        |view: Option<View>| view.and_then(|view| view.window).map(|bytes| bytes / mss).filter(|_| has_window);
-    let bulk = matches!(cell.level("work"), "bulk" | "receiver") || cell.transfers().is_some();
-    let periodic = if bulk { "window_bulk" } else { "window_app" };
-    let quiet = matches!(row.ca_state, Some(CongestionState::Open | CongestionState::Disorder));
-    let kind = if last_byte { "window_last_byte" } else { periodic };
-    match segments(view) {
-        Some(window) => {
-            result.errors(kind).add(window, cwnd);
-            if flow.began_before {
-                result.errors("window_midstream").add(window, cwnd);
-            }
-            if quiet && !last_byte {
-                result.errors(&format!("{periodic}_open")).add(window, cwnd);
-            }
-            result.note(Worst {
-                kind: kind.to_owned(),
-                remote: moment.flow.remote.to_string(),
-                at_s: moment.time_ns.saturating_sub(begin_ns) as f64 / 1e9,
-                kernel: cwnd,
-                engine: (window * 100.0).round() / 100.0,
-                state: row.ca_state.map_or("?", CongestionState::name).to_owned(),
-            });
-        }
-        None if !has_window => {}
-        None => result.count_limit("(window not known)", if flow.began_before { "window_midstream" } else { kind }),
-    }
-    if !last_byte
-        && let (Some(view), Some(kernel)) = (view, row.srtt_us)
-        && let Some(srtt_us) = view.srtt_us
-    {
+    if let (Some(kernel), Some(srtt_us)) = (row.srtt_us, view.srtt_us) {
         result.errors("srtt").add_relative(srtt_us as f64 / f64::from(kernel.max(1)) - 1.0);
     }
-    if let Some(window) = segments(holed) {
-        result.errors(&format!("{kind}_tap_loss")).add(window, cwnd);
-    }
-    if !last_byte && let (Some(held), Some(view)) = (flow.held(at_ns), view) {
+    if let Some(held) = flow.held(at_ns) {
         result.count_limit(held.name(), view.limiter.name());
     }
 }
@@ -202,7 +144,7 @@ fn partners(kernel: &[(u64, Reason)], engine: &[(u64, Reason)]) -> Vec<Option<us
 
 /// Joins the window samples by flow, kind and time. Gives the kernel's value for each of the engine's that count: its
 /// partner's, or where it has none the window just before.
-fn windows(
+fn samples(
     result: &mut CellResult,
     cell: &Cell,
     truth: &BTreeMap<FlowId, FlowTruth>,
@@ -246,6 +188,24 @@ fn windows(
         }
     }
     same_instants
+}
+
+/// Errors of the samples that are left where the tap loses packets.
+fn samples_with_holes(result: &mut CellResult, cell: &Cell, kernel: &[KernelSample], holed: &Seen) {
+    if cell.is("cc", "bbr") {
+        return;
+    }
+    for (flow, report) in &holed.reports {
+        let Some(details) = &report.details else { continue };
+        let of_kernel: Vec<&KernelSample> = kernel.iter().filter(|sample| sample.flow == *flow).collect();
+        let kernels: Vec<_> = of_kernel.iter().map(|sample| (sample.time_ns, sample.reason)).collect();
+        let engines: Vec<_> = details.samples.iter().map(|sample| (sample.at.0, class(sample.reason))).collect();
+        for (sample, partner) in of_kernel.into_iter().zip(partners(&kernels, &engines)) {
+            let Some(engine) = partner.and_then(|at| details.samples.get(at)) else { continue };
+            let segments = engine.window.bytes() / f64::from(sample.mss.max(1));
+            result.errors(&format!("sample_{}_tap_loss", engine.reason.name())).add(segments, sample.segments);
+        }
+    }
 }
 
 fn class(reason: SampleReason) -> Reason {

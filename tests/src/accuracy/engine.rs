@@ -20,7 +20,7 @@ use spand_core::types::Limiter;
 use spand_core::wire::segment::Endpoint;
 use spand_core::wire::{Decoder, Frame};
 use spand_proto::estimate::RuleKind;
-use spand_proto::units::{Timestamp, Window};
+use spand_proto::units::Timestamp;
 
 use super::result::CellResult;
 use super::truth::{FlowTruth, Kind};
@@ -39,8 +39,6 @@ pub struct Moment {
 /// The answer.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// The window in bytes, where it is known.
-    pub window: Option<f64>,
     /// What held the sender.
     pub limiter: Limiter,
     /// Its congestion control, from its own packets or else from other flows of its host.
@@ -128,7 +126,6 @@ impl Replay {
             let end = |address: SocketAddr| Endpoint { address: address.ip(), port: address.port() };
             let replica = self.engine.replica(end(moment.flow.local), end(moment.flow.remote));
             self.seen.views.push(replica.map(|replica| View {
-                window: replica.window().map(Window::bytes),
                 limiter: replica.limiter(Timestamp(moment.time_ns)),
                 flavour: replica.flavour(),
                 srtt_us: replica.srtt().map(|srtt| srtt.0),
@@ -180,6 +177,11 @@ fn take_reports(engine: &mut Engine, reports: &mut BTreeMap<FlowId, DirectionRep
 /// A congestion control can be found out from this many loss events or this long.
 const TELLING_EVENTS: usize = 3;
 const TELLING_NS: u64 = 5_000_000_000;
+
+/// The engine's word for one of the kernel's congestion controls.
+pub fn control(kernel: &str) -> &'static str {
+    if kernel == "bbr" { Flavour::Bbr.name() } else { Flavour::LossBased.name() }
+}
 
 /// The engine's word at each flow's last moment, where the flow was long enough to tell.
 pub(super) fn flavours(result: &mut CellResult, truth: &BTreeMap<FlowId, FlowTruth>, moments: &[Moment], seen: &Seen) {

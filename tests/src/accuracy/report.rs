@@ -6,7 +6,10 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use spand_core::flow::shadow::flavour::Flavour;
+
 use super::compare::sum;
+use super::engine::control;
 use super::factors::Cell;
 use super::result::{CellResult, Found, NetworkResult, quantiles};
 use crate::campaign::page::{self, list, sorted, table};
@@ -15,7 +18,6 @@ use crate::plot::{Axis, Mark, Plot, Series, distribution};
 const LOSS_BASED: &[&str] = &["reno", "cubic"];
 const BBR: &[&str] = &["bbr"];
 const EVERY: &[&str] = &["reno", "cubic", "bbr"];
-const WINDOW: &[&str] = &["window_bulk", "window_app"];
 const AT_LOSS: &[&str] = &["sample_loss", "sample_ecn"];
 
 /// A figure with its target: median and 95th percentile of the absolute relative error.
@@ -44,11 +46,8 @@ impl Target {
     }
 }
 
-const TARGETS: [Target; 11] = [
-    target("window at a loss in congestion avoidance", AT_LOSS, LOSS_BASED, (0.01, 0.04)),
-    target("window every 100 ms, bulk and receiver-limited", &["window_bulk"], LOSS_BASED, (0.01, 0.05)),
-    target("window every 100 ms, application-limited and short", &["window_app"], LOSS_BASED, (0.02, 0.15)),
-    target("window at the last new byte, window-limited", &["window_last_byte"], LOSS_BASED, (0.01, 0.05)),
+const TARGETS: [Target; 8] = [
+    target("window at a loss in congestion avoidance", AT_LOSS, LOSS_BASED, (0.01, 0.07)),
     target("bbr: share (delivery rate x min RTT) at samples", &["share_bbr"], BBR, (0.05, 0.15)),
     target("smoothed RTT every 100 ms", &["srtt"], EVERY, (0.01, 0.05)),
     target("mean RTT of a flow", &["rtt_mean"], EVERY, (0.01, 0.05)),
@@ -91,11 +90,10 @@ pub fn line(result: &CellResult) -> String {
     let (times, which) = badness(result);
     let fault = result.fault.as_deref().map_or(String::new(), |fault| format!("  FAULT: {fault}"));
     format!(
-        "cell {}  {:.0} s, {} flows, window {}, loss {}, {times:.1} times over ({which}){fault}",
+        "cell {}  {:.0} s, {} flows, loss {}, {times:.1} times over ({which}){fault}",
         title(result).replace(" | ", "  "),
         result.seconds,
         result.flows,
-        errors(WINDOW),
         errors(AT_LOSS),
     )
 }
@@ -168,10 +166,8 @@ fn targets(results: &[&CellResult]) -> String {
     let flows = sum(results.iter().map(|result| &result.retransmissions));
     format!(
         "\n## Errors against the targets\n\nAbsolute relative errors, median / p95 in %; below one segment counts as none. The last column \
-         is of the same captures with 1 % of their packets lost at the tap.\n\n{}\nOutside recovery, reno and cubic, every 100 ms: {} \
-         %.\nRetransmissions equal to the kernel's count in {} of {} flows (target 99 %).\n",
+         is of the same captures with 1 % of their packets lost at the tap.\n\n{}\nRetransmissions equal to the kernel's count in {} of {} flows (target 99 %).\n",
         table("figure | errors | samples | target | met | tap loses 1 %", TARGETS.iter().map(row)),
-        pair(errors(results, LOSS_BASED, &["window_bulk_open", "window_app_open"])),
         share(flows.joined, flows.truth),
         flows.truth
     )
@@ -249,14 +245,6 @@ fn estimates(results: &[&CellResult]) -> String {
             losses.truth
         ));
     }
-    let known = errors(results, LOSS_BASED, &["window_midstream"]);
-    let unknown = |result: &CellResult| result.limits.get("(window not known)")?.get("window_midstream").copied();
-    samples.push(format!(
-        "windows of Reno and CUBIC senders seen from midstream: median / p95 in %; known, not known | {}; {}, {}",
-        pair(known.iter().copied()),
-        known.len(),
-        of(results, LOSS_BASED).filter_map(unknown).sum::<u64>()
-    ));
     let columns = "networks | an estimate by `robust`, of those asked for | `spand` right | `robust` right | lower bounds: not above | BBR: \
                    an estimate | right";
     format!(
@@ -393,13 +381,14 @@ fn limits(results: &[&CellResult]) -> String {
 }
 
 fn flavours(results: &[&CellResult]) -> String {
-    let names = ["reno", "cubic", "bbr", "unknown"];
+    let names = [Flavour::LossBased, Flavour::Bbr, Flavour::Unknown].map(Flavour::name);
     let row = |kernel: &&str| {
         let of = |which: fn(&CellResult) -> &BTreeMap<String, u64>| {
             names.map(|name| -> u64 { of(results, &[kernel]).filter_map(|result| which(result).get(name)).sum() })
         };
-        let right = |counts: [u64; 4]| {
-            let right = names.iter().zip(counts).filter(|(name, _)| *name == kernel).map(|(_, count)| count).sum();
+        let right = |counts: [u64; 3]| {
+            let right =
+                names.iter().zip(counts).filter(|(name, _)| **name == control(kernel)).map(|(_, count)| count).sum();
             share(right, counts.iter().sum())
         };
         let (counts, telling) = (of(|result| &result.flavours), of(|result| &result.telling_flavours));
@@ -435,13 +424,12 @@ fn by_difficulty(results: &[&CellResult]) -> String {
         let cell = |(of_cc, kinds): (&str, &[&str])| {
             format!("{} ({})", pair(errors(group, &[of_cc], kinds)), of(group, &[of_cc]).count())
         };
-        let columns =
-            [("reno", WINDOW), ("reno", AT_LOSS), ("cubic", WINDOW), ("cubic", AT_LOSS), ("bbr", &["share_bbr"])];
+        let columns = [("reno", AT_LOSS), ("cubic", AT_LOSS), ("bbr", &["share_bbr"])];
         format!("{name} | {}", columns.map(cell).join(" | "))
     };
     format!(
-        "\n## By difficulty\n\nCells with one difficulty or none: window every 100 ms, and at losses, of BBR the share; median / p95 in % (cells).\n\n{}",
-        table("difficulty | reno | at loss | cubic | at loss | bbr", groups.iter().map(row))
+        "\n## By difficulty\n\nCells with one difficulty or none: window at losses, of BBR the share; median / p95 in % (cells).\n\n{}",
+        table("difficulty | reno | cubic | bbr", groups.iter().map(row))
     )
 }
 
@@ -504,11 +492,10 @@ fn every_cell(results: &[&CellResult]) -> String {
         let (times, which) = badness(result);
         let late = result.health.late_1ms as f64 / result.health.delivered.max(1) as f64 * 100.0;
         let text = format!(
-            "{} | {times:.1}: {which} | {:.0} | {} | {} | {} | {} of {} | {} | {:.0}, {late:.2}, {:.1}",
+            "{} | {times:.1}: {which} | {:.0} | {} | {} | {} of {} | {} | {:.0}, {late:.2}, {:.1}",
             title(result),
             result.seconds,
             result.flows,
-            pair(errors(&[result], EVERY, WINDOW)),
             pair(errors(&[result], EVERY, AT_LOSS)),
             found.joined,
             found.truth,
@@ -518,8 +505,7 @@ fn every_cell(results: &[&CellResult]) -> String {
         );
         (times, text)
     };
-    let columns =
-        "cell | what | times over the target, in | s | flows | window | at loss | events | control | path, load";
+    let columns = "cell | what | times over the target, in | s | flows | at loss | events | control | path, load";
     let rows = results.iter().map(row).collect();
     format!(
         "\n## Every cell\n\nThe worst first. Median / p95 in %; events: joined of the kernel's; control: the gateway's words for it; path: \

@@ -13,8 +13,6 @@ use crate::lab::path::{Counts, Emulator};
 
 /// Errors kept of one kind and cell; beyond, every second one goes, again and again.
 const VALUES_MOST: usize = 2_000;
-/// Worst single errors kept.
-const WORST_MOST: usize = 12;
 /// A cell that means nothing is tried this often in all, in one call or several.
 pub const TRIES_MOST: u32 = 3;
 /// A path is off when more than this part of its packets were over a millisecond late, or the mean lateness is above this.
@@ -164,23 +162,6 @@ pub struct Found {
     pub joined: u64,
 }
 
-/// A single error worth a look.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Worst {
-    /// What of.
-    pub kind: String,
-    /// Which receiver.
-    pub remote: String,
-    /// Seconds since the cell's first segment.
-    pub at_s: f64,
-    /// The kernel's value in segments.
-    pub kernel: f64,
-    /// The engine's.
-    pub engine: f64,
-    /// The kernel's congestion state.
-    pub state: String,
-}
-
 /// A network at a cell's end, in segments.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct NetworkResult {
@@ -255,8 +236,6 @@ pub struct CellResult {
     pub limits: BTreeMap<String, BTreeMap<String, u64>>,
     /// The clients' network.
     pub network: NetworkResult,
-    /// The worst errors.
-    pub worst: Vec<Worst>,
 }
 
 impl CellResult {
@@ -283,15 +262,6 @@ impl CellResult {
     /// Counts what the engine reported as a sender's limit, under the kernel's word for it.
     pub fn count_limit(&mut self, kernel: &str, engine: &str) {
         *self.limits.entry(kernel.to_owned()).or_default().entry(engine.to_owned()).or_default() += 1;
-    }
-
-    /// Keeps `worst` if it is among the worst.
-    pub fn note(&mut self, worst: Worst) {
-        let size =
-            |w: &Worst| if (w.engine - w.kernel).abs() < 1.0 { 0.0 } else { (w.engine / w.kernel.max(1.0)).ln().abs() };
-        self.worst.push(worst);
-        self.worst.sort_by(|a, b| size(b).total_cmp(&size(a)));
-        self.worst.truncate(WORST_MOST);
     }
 }
 

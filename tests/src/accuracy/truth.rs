@@ -145,13 +145,6 @@ impl FlowTruth {
         row.notsent_bytes.is_some_and(|unsent| unsent <= kept)
     }
 
-    /// When the last new byte was sent.
-    pub fn last_new_byte_ns(&self) -> Option<u64> {
-        // A FIN counts as a byte not sent.
-        let row = self.rows.iter().rev().find(|row| row.source == Source::SegmentOut && row.notsent_bytes > Some(1))?;
-        Some(row.time_ns)
-    }
-
     /// Congestion events by time.
     pub fn events(&self) -> Vec<(u64, Kind)> {
         let mut events = Vec::new();

@@ -13,7 +13,6 @@ use clap::Parser;
 use spand_tests::accuracy::cell::{self, Recording};
 use spand_tests::accuracy::compare::compare;
 use spand_tests::accuracy::factors::Cell;
-use spand_tests::accuracy::result::Worst;
 use spand_tests::cases::judge::{Verdict, facts, judge};
 use spand_tests::cases::keep::{self, Recorded};
 use spand_tests::cases::list::{Case, List};
@@ -36,7 +35,7 @@ const ABOUT: &str = "about.json";
 #[derive(Debug, Parser)]
 #[command(about = "Records the small truth cases (needs root), and writes down how far the engine is off in each")]
 struct Arguments {
-    /// Record these again, and show where the window is furthest off; without a name: record those never recorded
+    /// Record these again; without a name: record those never recorded
     names: Vec<String>,
     /// Record nothing, only replay and write the figures and the page
     #[arg(long)]
@@ -77,14 +76,6 @@ fn work() -> Result<ExitCode> {
         let Some(recorded) = recorded.get(&case.name) else { continue };
         let verdict = judge(&list, case, recorded).with_context(|| format!("replaying {}", case.name))?;
         say(case, &verdict);
-        if arguments.names.contains(&case.name) {
-            for worst in &verdict.worst {
-                let Worst { kind, remote, at_s, kernel, engine, state } = worst;
-                println!(
-                    "  {kind} of {remote} at {at_s:.3} s ({state}): kernel {kernel:.2}, engine {engine:.2} segments"
-                );
-            }
-        }
         verdicts.push(verdict);
     }
     if verdicts.len() == list.cases.len() {

@@ -7,8 +7,9 @@ use anyhow::Result;
 use super::keep::{Recorded, capture_file, read};
 use super::list::{Case, List};
 use crate::accuracy::compare::compare;
+use crate::accuracy::engine::control;
 use crate::accuracy::factors::Cell;
-use crate::accuracy::result::{CellResult, Worst, quantiles};
+use crate::accuracy::result::{CellResult, quantiles};
 use crate::accuracy::truth::flows;
 use crate::lab::truth::{CongestionState, Row, Source};
 
@@ -39,8 +40,6 @@ pub struct Verdict {
     pub facts: BTreeMap<String, u64>,
     /// The figures, by name.
     pub figures: Vec<Figure>,
-    /// The moments at which the window was furthest off.
-    pub worst: Vec<Worst>,
 }
 
 /// A percentile of fewer samples is their largest; a miss in one of them would be a miss of the class.
@@ -51,7 +50,7 @@ pub fn judge(list: &List, case: &Case, recorded: &Recorded) -> Result<Verdict> {
     let cell = list.cell(case);
     let recording = read(&case.name, recorded)?;
     let result = compare(&cell, &recording, &capture_file(&case.name))?;
-    Ok(Verdict { facts: facts(&recording.rows, &result), figures: figures(&cell, &result), worst: result.worst })
+    Ok(Verdict { facts: facts(&recording.rows, &result), figures: figures(&cell, &result) })
 }
 
 /// What the kernel's account of a case holds: congestion events by kind, moments at which something held the sender by what
@@ -113,9 +112,6 @@ fn figures(cell: &Cell, result: &CellResult) -> Vec<Figure> {
             figures.push(Figure { count: holed.count, ..figure });
         }
     };
-    median_and_tail("window_bulk", (0.01, 0.05));
-    median_and_tail("window_app", (0.02, 0.15));
-    median_and_tail("window_last_byte", (0.01, 0.05));
     median_and_tail("sample_loss", (0.01, 0.04));
     median_and_tail("sample_ecn", (0.01, 0.04));
     median_and_tail("sample_end", (0.01, 0.05));
@@ -174,9 +170,19 @@ fn whole(cell: &Cell, result: &CellResult) -> Vec<Figure> {
     let mut figures = Vec::new();
     let classified: u64 = result.flavours.values().sum();
     if classified > 0 {
-        let right = result.flavours.get(cell.level("cc")).copied().unwrap_or(0);
+        let right = result.flavours.get(control(cell.level("cc"))).copied().unwrap_or(0);
         let name = "flows of another congestion control".to_owned();
         figures.push(Figure { name, count: classified, error: (classified - right) as f64, bound: 0.0 });
+    }
+    if !cell.is("cc", "bbr")
+        && let Some(losses) = result.samples.get("loss")
+    {
+        let mut figure = |what: &str, error: u64| {
+            let name = format!("samples at losses: {what}");
+            figures.push(Figure { name, count: losses.truth, error: error as f64, bound: 0.0 });
+        };
+        figure("missing", losses.truth - losses.joined);
+        figure("of slow start or of no loss", losses.seen - losses.joined);
     }
     let counted = result.retransmissions;
     let name = "flows with another count of retransmissions".to_owned();

@@ -1,13 +1,13 @@
 //! Which congestion control the hosts inside run: usually one for all their connections, the system's default.
 //!
-//! A connection votes once on each scale ([`crate::flow::shadow::flavour::Leaning`]), by the part that its own packets say of what
-//! would name it; where several of a host agree, the others that say nothing of their own, or nothing yet, are taken for the same.
+//! A connection votes once ([`crate::flow::shadow::flavour::Leaning`]), with the part of a clear verdict that its own packets give.
+//! Where several of a host agree, its others without evidence of their own are taken for the same.
 
 use std::net::IpAddr;
 
 use hashbrown::HashMap;
 
-use crate::flow::shadow::flavour::{Flavour, Prior, Vote};
+use crate::flow::shadow::flavour::{Prior, Vote};
 use crate::hash::SeededState;
 
 /// Hosts remembered, half of them those heard of lately: when that half is full, the other one is forgotten. So hosts that
@@ -22,11 +22,11 @@ const BBR_PER_DISSENT: u16 = 2;
 const VOTES_MOST: u16 = 64;
 const WHOLE: u16 = Vote::WHOLE.unsigned_abs() as u16;
 
-/// Votes of one host's connections on one scale, for and against, in parts of a vote.
+/// Votes of one host's connections for and against BBR, in parts of a vote.
 #[derive(Clone, Copy, Debug, Default)]
-struct Scale([u16; 2]);
+struct Votes([u16; 2]);
 
-impl Scale {
+impl Votes {
     fn side(&mut self, part: i8) -> &mut u16 {
         let [towards, away] = &mut self.0;
         if part > 0 { towards } else { away }
@@ -43,23 +43,16 @@ impl Scale {
         }
     }
 
-    /// Which side they agree on: `towards` if that has this many times the weight of the other one.
-    fn agreed(self, towards_per_dissent: u16) -> Option<bool> {
+    /// Whether they agree on BBR, or against it.
+    fn agreed(self) -> Option<bool> {
         let clear = |agree: u16, dissent: u16, times: u16| agree >= AGREE_LEAST * WHOLE && agree >= dissent * times;
         let [towards, away] = self.0;
-        if clear(towards, away, towards_per_dissent) {
+        if clear(towards, away, BBR_PER_DISSENT) {
             Some(true)
         } else {
             clear(away, towards, AGREE_PER_DISSENT).then_some(false)
         }
     }
-}
-
-/// Votes of one host's connections: Reno against CUBIC, BBR against both.
-#[derive(Clone, Copy, Debug, Default)]
-struct Votes {
-    reno: Scale,
-    bbr: Scale,
 }
 
 /// The congestion control of hosts, as far as their connections agree.
@@ -89,22 +82,17 @@ impl Hosts {
             self.lately.insert(host, votes);
         }
         let Some(votes) = self.lately.get_mut(&host) else { return forgotten };
-        votes.reno.change(before.reno, now.reno);
-        votes.bbr.change(before.bbr, now.bbr);
+        votes.change(before.0, now.0);
         forgotten
     }
 
-    /// What the connections of `host` agree on. What those of one that may run BBR say of Reno and CUBIC means nothing.
+    /// What the connections of `host` agree on.
     pub(crate) fn agreed(&self, host: IpAddr) -> Prior {
         let votes = self.lately.get(&host).or_else(|| self.before.get(&host)).copied().unwrap_or_default();
-        match votes.bbr.agreed(BBR_PER_DISSENT) {
+        match votes.agreed() {
             None => Prior::Unknown,
             Some(true) => Prior::Bbr,
-            Some(false) => Prior::LossBased(match votes.reno.agreed(AGREE_PER_DISSENT) {
-                None => Flavour::Unknown,
-                Some(true) => Flavour::Reno,
-                Some(false) => Flavour::Cubic,
-            }),
+            Some(false) => Prior::LossBased,
         }
     }
 }
@@ -115,11 +103,9 @@ mod tests {
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
-    /// Votes for Reno against CUBIC, and for BBR against both.
-    const RENO: Vote = Vote { reno: Vote::WHOLE, bbr: -Vote::WHOLE };
-    const CUBIC: Vote = Vote { reno: -Vote::WHOLE, bbr: -Vote::WHOLE };
-    const BBR: Vote = Vote { reno: 0, bbr: Vote::WHOLE };
-    const NONE: Vote = Vote { reno: 0, bbr: 0 };
+    const LOSS_BASED: Vote = Vote(-Vote::WHOLE);
+    const BBR: Vote = Vote(Vote::WHOLE);
+    const NONE: Vote = Vote(0);
 
     fn hosts(votes: &[(Vote, u32)]) -> Hosts {
         let mut hosts = Hosts::new(0);
@@ -132,31 +118,26 @@ mod tests {
     #[test]
     fn several_connections_must_agree_and_few_may_dissent() {
         let agreed = |votes: &[(Vote, u32)]| hosts(votes).agreed(HOST);
-        let reno = Prior::LossBased(Flavour::Reno);
-        assert_eq!(agreed(&[(RENO, 2)]), Prior::Unknown);
-        assert_eq!(agreed(&[(RENO, 3)]), reno);
-        assert_eq!(agreed(&[(RENO, 7), (BBR, 1)]), Prior::Unknown);
-        assert_eq!(agreed(&[(RENO, 8), (BBR, 1)]), reno);
-        assert_eq!(agreed(&[(RENO, 7), (CUBIC, 1)]), Prior::LossBased(Flavour::Unknown));
-        assert_eq!(agreed(&[(RENO, 8), (CUBIC, 1)]), reno);
-        assert_eq!(agreed(&[(CUBIC, 3)]), Prior::LossBased(Flavour::Cubic));
-        assert_eq!(agreed(&[(BBR, 4), (CUBIC, 2)]), Prior::Bbr, "two of six were short");
-        assert_eq!(agreed(&[(BBR, 4), (CUBIC, 3)]), Prior::Unknown);
-        assert_eq!(hosts(&[(RENO, 8)]).agreed("192.0.2.2".parse().unwrap()), Prior::Unknown);
+        assert_eq!(agreed(&[(LOSS_BASED, 2)]), Prior::Unknown);
+        assert_eq!(agreed(&[(LOSS_BASED, 3)]), Prior::LossBased);
+        assert_eq!(agreed(&[(LOSS_BASED, 7), (BBR, 1)]), Prior::Unknown);
+        assert_eq!(agreed(&[(LOSS_BASED, 8), (BBR, 1)]), Prior::LossBased);
+        assert_eq!(agreed(&[(BBR, 4), (LOSS_BASED, 2)]), Prior::Bbr, "two of six were short");
+        assert_eq!(agreed(&[(BBR, 4), (LOSS_BASED, 3)]), Prior::Unknown);
+        assert_eq!(hosts(&[(LOSS_BASED, 8)]).agreed("192.0.2.2".parse().unwrap()), Prior::Unknown);
     }
 
     #[test]
-    fn several_that_say_little_say_enough_together_and_one_says_never_more_than_a_vote() {
+    fn several_with_little_evidence_are_enough_together_and_one_counts_at_most_a_vote() {
         let agreed = |votes: &[(Vote, u32)]| hosts(votes).agreed(HOST);
-        let little = Vote { reno: -1, bbr: -1 };
+        let little = Vote(-1);
         assert_eq!(agreed(&[(little, 11)]), Prior::Unknown);
-        assert_eq!(agreed(&[(little, 12)]), Prior::LossBased(Flavour::Cubic));
-        assert_eq!(agreed(&[(Vote { reno: -1, bbr: 0 }, 60)]), Prior::Unknown, "they may all run BBR");
+        assert_eq!(agreed(&[(little, 12)]), Prior::LossBased);
         let mut changed = hosts(&[(little, 11)]);
-        assert_eq!(changed.vote(HOST, little, CUBIC), 0);
-        assert_eq!(changed.agreed(HOST), Prior::LossBased(Flavour::Cubic));
-        assert_eq!(changed.vote(HOST, CUBIC, RENO), 0);
-        assert_eq!(changed.agreed(HOST), Prior::LossBased(Flavour::Unknown));
+        assert_eq!(changed.vote(HOST, little, LOSS_BASED), 0);
+        assert_eq!(changed.agreed(HOST), Prior::LossBased);
+        assert_eq!(changed.vote(HOST, LOSS_BASED, BBR), 0);
+        assert_eq!(changed.agreed(HOST), Prior::Unknown);
     }
 
     #[test]
@@ -164,13 +145,13 @@ mod tests {
         let mut changed = hosts(&[(BBR, 3)]);
         assert_eq!(changed.vote(HOST, BBR, NONE), 0);
         assert_eq!(changed.agreed(HOST), Prior::Unknown);
-        let many = hosts(&[(CUBIC, 1_000), (BBR, 400)]);
+        let many = hosts(&[(LOSS_BASED, 1_000), (BBR, 400)]);
         assert_eq!(many.agreed(HOST), Prior::Bbr, "a thousand votes do not hold for ever");
     }
 
     #[test]
     fn the_hosts_heard_of_longest_ago_are_forgotten_and_counted() {
-        let mut hosts = hosts(&[(RENO, 3)]);
+        let mut hosts = hosts(&[(LOSS_BASED, 3)]);
         let mut forgotten = 0;
         for n in 0..u32::try_from(3 * HOSTS).unwrap() {
             forgotten += hosts.vote(IpAddr::V4(n.into()), NONE, BBR);
@@ -179,7 +160,7 @@ mod tests {
             }
             assert!(hosts.lately.len() + hosts.before.len() <= HOSTS);
         }
-        assert_eq!(hosts.agreed(HOST), Prior::LossBased(Flavour::Reno), "it was heard of all the time");
+        assert_eq!(hosts.agreed(HOST), Prior::LossBased, "it was heard of all the time");
         let kept = hosts.lately.len() + hosts.before.len();
         assert_eq!(forgotten, (3 * HOSTS + 1 - kept) as u64);
     }

@@ -84,7 +84,7 @@ impl TrackedSender {
     /// Whether the sample of a loss of this kind waits for the arrival of the first flight. BBR's share needs no wait.
     pub(crate) fn loses_first_flight(&self, kind: LossKind, una: u64, mss: u64) -> bool {
         // Without advice, only a window kept over an idle time is as large, and BBR always keeps its window.
-        let named = matches!(self.shadow.flavour(), Flavour::Reno | Flavour::Cubic);
+        let named = self.shadow.flavour() == Flavour::LossBased;
         matches!(kind, LossKind::FastRetransmit | LossKind::TailLossProbe)
             && !self.shadow.may_be_bbr()
             && self
@@ -181,7 +181,7 @@ impl TrackedSender {
 
     /// Whether a sample takes the window that the sender reported: no lower bound does, and BBR's window is about twice its share.
     pub(crate) fn heard_for(&self, sample: &WindowSample) -> bool {
-        !sample.reason.is_lower_bound() && self.shadow.leaning().best() != Flavour::Bbr
+        !sample.reason.is_lower_bound() && !self.shadow.leaning().is_bbr()
     }
 
     /// Notes a round-trip time for the network: the sender's own smoothed one if it reports a consistent one. The
@@ -201,7 +201,7 @@ impl TrackedSender {
         rtt_min: Option<Micros>,
     ) -> WindowSample {
         let transfer = self.transfer.unwrap_or_default();
-        let fills_queue = sample.reason == SampleReason::Loss && self.shadow.leaning().best() != Flavour::Bbr;
+        let fills_queue = sample.reason == SampleReason::Loss && !self.shadow.leaning().is_bbr();
         WindowSample {
             at,
             network: self.network,

@@ -179,7 +179,7 @@ fn no_line_is_longer_than_the_terminal_and_wider_ones_show_more() {
         let headers = text.lines().filter(|line| line.starts_with("network ") || line.starts_with("from "));
         columns.push(headers.map(|line| line.split_whitespace().count()).sum::<usize>());
         assert!(text.contains("Some columns do not fit"), "{width}:\n{text}");
-        for part in ["bytes", "share", "192.0.2.0/24", "cubic", "one sided"] {
+        for part in ["bytes", "share", "192.0.2.0/24", "loss-based", "one sided"] {
             assert!(text.contains(part), "{part} is missing at {width}:\n{text}");
         }
     }

@@ -159,7 +159,7 @@ fn direction() -> DirectionReport {
         timeouts: 0,
         transfers: TransferSummary::of(Bytes(10_000), Micros(1_600_000)),
         first_sample: Some(SampleReason::Loss),
-        congestion_control: Flavour::Cubic,
+        congestion_control: Flavour::LossBased,
         bad_times: None,
         midstream: false,
         acknowledged: true,
@@ -224,7 +224,7 @@ fn the_row_of_a_direction_is_as_agreed() {
         lines[1],
         "a.pcap,10.0.0.1,80,192.0.2.9,5000,12,10,11000,10000,1,1000,0,2,2,20.0,20.001,20.001,0,,,4000,window,\
          1500000001.000000000:3501:loss;1500000002.000000005:4000:end_app_limited,,0,1,0,2017-07-14T02:40:00.000000001Z,\
-         2017-07-14T02:41:40.000000000Z,1,cubic,1.6,50000,10.0"
+         2017-07-14T02:41:40.000000000Z,1,loss-based,1.6,50000,10.0"
     );
     assert_eq!(lines.len(), 2);
 }
@@ -359,7 +359,7 @@ fn a_sender_has_the_congestion_control_that_was_recognised_for_a_quarter_of_its_
         sender.add(&DirectionReport { unique: Bytes(others), congestion_control: Flavour::Unknown, ..direction() });
         sender.congestion_control()
     };
-    assert_eq!([30_000, 30_001].map(control), [Flavour::Cubic, Flavour::Unknown]);
+    assert_eq!([30_000, 30_001].map(control), [Flavour::LossBased, Flavour::Unknown]);
 }
 
 #[test]

@@ -91,8 +91,6 @@ pub(crate) struct Sender {
     delivered: u64,
     /// Its own SYN.
     pub(crate) syn: Option<Syn>,
-    /// How often it was sent.
-    syns: u8,
     /// Position after its FIN.
     fin_end: MaybeCount,
     /// The handshake's round trip.
@@ -133,7 +131,6 @@ impl Sender {
             recovery: Seldom::default(),
             delivered: 0,
             syn: None,
-            syns: 0,
             fin_end: MaybeCount::NONE,
             handshake_rtt: MaybeMicros::NONE,
             reaction: MaybeMicros::NONE,

@@ -19,10 +19,6 @@ use crate::flow::tracked::{TrackedSender, Transfer};
 use crate::types::Phase;
 use crate::wire::segment::{Ecn, Flags, Segment};
 
-/// Transmissions of a SYN from which on the initial window is one segment: from the second in RFC 5681 section 3.1; Linux
-/// (`tcp_init_transfer`) allows one more, since its first timeout is short.
-const LOST_HANDSHAKE: u8 = 3;
-
 /// A segment's place in the sender's sequence space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
@@ -182,7 +178,6 @@ impl Sender {
             self.start_at(segment.seq);
             self.acknowledged = Acknowledged::Nothing;
         }
-        self.syns = self.syns.saturating_add(1);
         self.syn.get_or_insert_with(|| Syn::of(segment));
     }
 
@@ -333,9 +328,6 @@ impl Sender {
         let mut followed = Box::new(TrackedSender::new(ends, network, segment.at, shadow));
         if !self.midstream && self.syn.is_some_and(|syn| syn.is_answer) {
             followed.service_port = Some(segment.source.port);
-        }
-        if self.syns >= LOST_HANDSHAKE {
-            followed.shadow.on_lost_handshake();
         }
         // The handshake's round trip is reported with those of its data, which saves a look-up of the network per connection.
         if let Some(rtt) = self.handshake_rtt.get().filter(|_| !self.midstream) {

@@ -1,6 +1,7 @@
 //! The rules on what releases segments: acknowledgements, as with Reno and CUBIC, or BBR's pacing.
 
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::start::DEFAULT_INITIAL_WINDOW as INITIAL_WINDOW;
+use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use super::bbr::Bbr;
 use super::observation::Sent;
@@ -68,7 +69,7 @@ impl Shadow {
                 return;
             }
             // A pacing scheduler looks the same: losses distinguish it.
-            let least = if self.tooth.is_some() { f64::INFINITY } else { UNCLOCKED_MOST };
+            let least = if self.reduced { f64::INFINITY } else { UNCLOCKED_MOST };
             self.lean_by_pace(at, CLOCKING_WEIGHT, least);
         }
     }
@@ -80,7 +81,7 @@ impl Shadow {
 
     /// ACK-clocked: evidence against BBR, but before a loss little, since BBR in STARTUP fills its window, too.
     fn lean_from_bbr(&mut self, by: f64) {
-        let most = if self.tooth.is_some() { by } else { (self.leaning.bbr() + UNTRIED_MOST).clamp(0.0, by) };
+        let most = if self.reduced { by } else { (self.leaning.bbr() + UNTRIED_MOST).clamp(0.0, by) };
         self.lean_to_bbr(-most);
     }
 
@@ -102,7 +103,7 @@ impl Shadow {
     /// A full-sized packet, new or retransmitted: BBR paces during loss repair, too.
     pub(super) fn note_pace(&mut self, at: Timestamp, sent: &Sent) {
         let had_more = self.pacing.note_more(sent.full_sized || sent.new_bytes == 0);
-        if !sent.full_sized || matches!(self.state, State::Loss { .. }) {
+        if !sent.full_sized || matches!(self.state, State::Loss(_)) {
             return;
         }
         if self.clock.is_behind_queue() {
@@ -117,8 +118,7 @@ impl Shadow {
             self.lean_to_bbr(-BY_WINDOW_WEIGHT);
             return;
         }
-        if self.first_flight || self.state != State::Open || !(self.reno.in_slow_start() || self.cubic.in_slow_start())
-        {
+        if self.first_flight || self.state != State::Open || !self.growth.is_slow_start() {
             self.pacing.forget_spread();
         } else {
             let segments = self.packets(u64::from(sent.new_bytes));
@@ -129,8 +129,10 @@ impl Shadow {
         }
     }
 
+    /// The window of a sender in its first slow start: it grows by what is acknowledged (RFC 5681 section 3.1).
     fn window_in_slow_start(&self) -> u32 {
-        if self.reno.in_slow_start() { self.reno.cwnd.whole() } else { self.cubic.cwnd.whole() }
+        let acked = Bytes(self.delivered_bytes).segments_ceil(Bytes(u64::from(self.mss)));
+        INITIAL_WINDOW.0.saturating_add(acked.0)
     }
 
     fn is_paced(&mut self, at: Timestamp, sent: &Sent, had_more: bool) -> bool {
@@ -145,7 +147,7 @@ impl Shadow {
     /// Rule 6: BBR spaces its segments evenly, independent of acknowledgements. So does CUBIC behind a pacing scheduler: this alone names
     /// BBR, but not for long against the evidence of losses.
     fn weigh_pacing(&mut self, at: Timestamp) {
-        if self.follows_growth() {
+        if self.growth.is_stepped() {
             return;
         }
         self.lean_by_pace(at, PACED_WEIGHT, PACED_MOST);

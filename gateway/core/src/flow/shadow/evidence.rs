@@ -1,9 +1,9 @@
-//! Evidence from the packets themselves: whether a sender is ACK-clocked, and at which pipe.
+//! Whether a sender is ACK-clocked.
 //!
-//! A window-limited sender answers each acknowledgement at once with full-sized segments: then the pipe *is* the window. One
-//! that paces, or waits for its application, does not. The tap may be distant from the sender: an answer passes it one
-//! round trip over that distance after its acknowledgement, and others may pass in between. That time, the reaction, is
-//! measured where it is unambiguous: at the first acknowledgement of a filled flight.
+//! A window-limited sender answers each acknowledgement at once with full-sized segments. One that paces, or waits for its
+//! application, does not. The tap may be distant from the sender: an answer passes it one round trip over that distance after
+//! its acknowledgement, and others may pass in between. That time, the reaction, is measured where it is unambiguous: at the
+//! first acknowledgement of a flight.
 
 use smallvec::SmallVec;
 use spand_proto::units::{Micros, Timestamp};
@@ -16,8 +16,6 @@ use crate::mem::allocated_for;
 /// acknowledgements often enough to look clocked under "before the next one".)
 const ANSWER_WITHIN_US: i64 = 1_000;
 pub(super) const ANSWER_WITHIN: Micros = Micros(ANSWER_WITHIN_US.unsigned_abs());
-/// Answered acknowledgements in a row that show that the pipe is the window.
-const RUN: u8 = 8;
 /// Acknowledgements kept on their way to the sender; at the limit the two nearest to each other are merged.
 const UNDERWAY: usize = 12;
 /// Variation of a sender's own time to answer.
@@ -58,14 +56,6 @@ impl Ack {
     }
 }
 
-/// A pipe that equals the window.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Steady {
-    pub(super) pipe_segments: u32,
-    /// Bytes acknowledged at the tap since that answer.
-    pub(super) behind_bytes: u64,
-}
-
 /// Matches acknowledgements with the segments that they release.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AckClock {
@@ -73,7 +63,7 @@ pub(super) struct AckClock {
     reaction: MaybeMicros,
     /// What the newest segment waited in a queue before the tap.
     wait_us: u32,
-    /// When the first acknowledgement of a filled flight passed, until its answer.
+    /// When the first acknowledgement of a flight passed, until its answer.
     first_ack: MaybeTime,
     /// Passed the tap, and not yet at the sender: at most one if the tap is beside it.
     underway: SmallVec<[Ack; 2]>,
@@ -89,9 +79,6 @@ pub(super) struct AckClock {
     last_ack: MaybeTime,
     /// Since the last query, more acknowledgements were on their way than are kept.
     crowded: bool,
-    answered: bool,
-    run: u8,
-    run_pipe_segments: u16,
 }
 
 impl AckClock {
@@ -138,7 +125,7 @@ impl AckClock {
         self.reaction.get()
     }
 
-    /// An acknowledgement of new data. `ends_flight`: the first one of a flight that filled the window.
+    /// An acknowledgement of new data. `ends_flight`: the first one of a flight whose sender had more.
     pub(super) fn on_ack(&mut self, at: Timestamp, delivered_bytes: u64, ends_flight: bool) {
         if ends_flight {
             self.first_ack = MaybeTime::some(at);
@@ -181,15 +168,11 @@ impl AckClock {
         !crowded && self.reaction.get().is_some_and(|reaction| spaced || reaction <= JITTER)
     }
 
-    /// Moves acknowledgements to the sender by `at`; returns the pipe if a run of answered ones shows that it is the window.
-    /// `delivered_bytes`: all bytes delivered as of the tap.
-    ///
-    /// An acknowledgement is judged when the next one arrives: its answer may have several segments.
-    pub(super) fn arrive(&mut self, at: Timestamp, delivered_bytes: u64) -> Option<Steady> {
+    /// Moves acknowledgements to the sender by `at`.
+    pub(super) fn arrive(&mut self, at: Timestamp) {
         if self.underway.is_empty() {
-            return None;
+            return;
         }
-        let mut steady = None;
         let reaction = self.answers_after();
         // An early segment is still an answer, unless acknowledgements are as close together as that.
         let early_us =
@@ -199,17 +182,8 @@ impl AckClock {
         {
             self.underway.remove(0);
             self.merged >>= 1;
-            if self.answered {
-                self.run = self.run.saturating_add(1);
-            } else {
-                self.break_run();
-            }
-            self.answered = false;
-            let behind_bytes = self.known.map_or(0, |known| known.behind_bytes(delivered_bytes));
             self.known = Some(ack);
-            steady = (self.run >= RUN).then_some(Steady { pipe_segments: self.run_pipe_segments.into(), behind_bytes });
         }
-        steady
     }
 
     /// Returns the least and the most bytes that are acknowledged at the tap and not yet at the sender. The two differ if the next
@@ -231,24 +205,13 @@ impl AckClock {
         }
     }
 
-    /// A new segment, with `pipe_segments` in the network as of the sender; returns whether it was clocked.
-    pub(super) fn on_sent(&mut self, at: Timestamp, full_sized: bool, pipe_segments: u32) -> bool {
+    /// A new segment; returns whether it was clocked.
+    pub(super) fn on_sent(&mut self, at: Timestamp, full_sized: bool) -> bool {
         let Some(since_due_us) = self.known.map(|ack| ack.since_due_us(at, self.answers_after())) else {
-            self.break_run();
             return false;
         };
-        let answer = since_due_us <= ANSWER_WITHIN_US;
-        if !full_sized || !answer {
-            self.break_run();
+        if !full_sized || since_due_us > ANSWER_WITHIN_US {
             return false;
-        }
-        // A larger pipe than fits here makes no run.
-        match u16::try_from(pipe_segments) {
-            Ok(pipe_segments) => {
-                self.answered = true;
-                self.run_pipe_segments = self.run_pipe_segments.max(pipe_segments);
-            }
-            Err(_) => self.break_run(),
         }
         // Between dense acknowledgements a paced segment is near one of them, too.
         let gap_us = self.gap.get().and_then(|gap_us| i64::try_from(gap_us).ok());
@@ -265,17 +228,9 @@ impl AckClock {
 
     /// Sending resumes: no acknowledgement is on its way.
     pub(super) fn resume(&mut self) {
-        self.break_run();
         self.underway.clear();
         self.merged = 0;
         self.known = None;
-    }
-
-    /// The sender was limited by something else than its window.
-    pub(super) fn break_run(&mut self) {
-        self.run = 0;
-        self.run_pipe_segments = 0;
-        self.answered = false;
     }
 }
 
@@ -286,38 +241,37 @@ mod tests {
     const SRTT: Option<Micros> = Some(Micros(100_000));
 
     /// A tap 2 ms from a sender: an answer of two segments 4 ms after each acknowledgement, these 1.2 ms apart. `off_us`:
-    /// additional delay of the n-th answer. Returns the parts clocked of the last hundred, and the last steady pipe.
-    fn follow(off_us: impl Fn(u64) -> u64) -> (u32, Option<u32>) {
+    /// additional delay of the n-th answer. Returns how many of the last hundred are clocked.
+    fn follow(off_us: impl Fn(u64) -> u64) -> u32 {
         let mut clock = AckClock::default();
         let mut seen: Vec<(u64, bool)> = (1..=200).map(|n| (n * 1_200, true)).collect();
         seen.extend((1..=200).map(|n| (n * 1_200 + 4_000 + off_us(n), false)));
         seen.sort_unstable();
-        let (mut acks, mut clocked, mut steady) = (0, 0, None);
+        let (mut acks, mut clocked) = (0, 0);
         for (at_us, is_ack) in seen {
             let at = Timestamp::from_micros(at_us);
-            steady = clock.arrive(at, acks * 2_000).map(|steady| steady.pipe_segments).or(steady);
+            clock.arrive(at);
             if is_ack {
                 acks += 1;
                 clock.on_ack(at, acks * 2_000, acks == 1);
             } else {
                 clock.learn_reaction(at, SRTT);
-                clocked += u32::from(clock.on_sent(at, true, 40) && at_us > 124_000);
+                clocked += u32::from(clock.on_sent(at, true) && at_us > 124_000);
             }
         }
-        (clocked, steady)
+        clocked
     }
 
     #[test]
     fn answers_are_recognised_at_a_distance() {
-        let (clocked, steady) = follow(|n| n % 3 * 40);
+        let clocked = follow(|n| n % 3 * 40);
         assert!(clocked > 90, "{clocked}");
-        assert_eq!(steady, Some(40));
     }
 
     #[test]
     fn paced_segments_are_no_answers() {
         // One percent slower than the acknowledgements: their offset takes every value.
-        let (clocked, _) = follow(|n| n * 12);
+        let clocked = follow(|n| n * 12);
         assert!(clocked < 45, "{clocked}");
     }
 
@@ -326,9 +280,9 @@ mod tests {
         let mut clock = AckClock::default();
         clock.on_ack(Timestamp::from_micros(0), 1_000, true);
         clock.learn_reaction(Timestamp::from_micros(4_000), SRTT);
-        clock.arrive(Timestamp::from_micros(4_000), 1_000);
+        clock.arrive(Timestamp::from_micros(4_000));
         clock.on_ack(Timestamp::from_micros(5_000), 3_000, false);
-        clock.arrive(Timestamp::from_micros(9_000), 3_000);
+        clock.arrive(Timestamp::from_micros(9_000));
         assert_eq!(clock.unknown_bytes(3_000), (0, 0));
     }
 
@@ -339,7 +293,7 @@ mod tests {
         for n in 1..=10_u64 {
             clock.on_ack(Timestamp::from_micros(n * 200), n * 1_000, false);
         }
-        clock.arrive(Timestamp::from_micros(9_000), 10_000);
+        clock.arrive(Timestamp::from_micros(9_000));
         assert_eq!(clock.unknown_bytes(10_000), (5_000, 5_000));
     }
 
@@ -352,7 +306,7 @@ mod tests {
         let (mut widest, mut differed) = (0, false);
         for n in 1..=200_u64 {
             let at = Timestamp::from_micros(n * 250);
-            clock.arrive(at, acked(n * 250));
+            clock.arrive(at);
             clock.on_ack(at, acked(n * 250), false);
             let (least, most) = clock.unknown_bytes(acked(n * 250));
             if n > 50 {
@@ -385,7 +339,7 @@ mod tests {
             clock.learn_reaction(Timestamp::from_micros(reaction_us), SRTT);
             for n in 1..=20 {
                 let at = Timestamp::from_micros(n * gap_us);
-                clock.arrive(at, n * 1_000);
+                clock.arrive(at);
                 clock.on_ack(at, (n + 1) * 1_000, false);
             }
             clock.take_distinct()

@@ -5,14 +5,12 @@ use strum::VariantArray;
 /// The congestion controls that are distinguished.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, VariantArray)]
 pub enum Flavour {
-    /// No evidence yet; before the first loss Reno and CUBIC mostly grow alike.
+    /// No evidence yet.
     #[default]
     Unknown,
-    /// Reno (RFC 5681).
-    Reno,
-    /// CUBIC (RFC 9438).
-    Cubic,
-    /// BBR, first version.
+    /// It reduces its window at a loss: Reno (RFC 5681), CUBIC (RFC 9438) and the like.
+    LossBased,
+    /// BBR of any version, or another that paces by what the path delivers.
     Bbr,
 }
 
@@ -21,8 +19,7 @@ impl Flavour {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
-            Self::Reno => "reno",
-            Self::Cubic => "cubic",
+            Self::LossBased => "loss-based",
             Self::Bbr => "bbr",
         }
     }
@@ -38,17 +35,9 @@ const CLEAR: f32 = 0.15;
 const NOT_AS_HOST: f32 = OBSERVATION_MOST;
 /// Leaning away from BBR from which a connection that was seen to pace is clearly not BBR.
 const NOT_AS_PACED: f32 = 0.5;
-/// BBR does not reduce where Reno reduces most: evidence for Reno against CUBIC above this is evidence against BBR, too.
-const CLEARLY_RENO: f32 = 1.0;
-
-/// A connection's vote for its host on each of the two scales, in parts of what is clear.
+/// A connection's vote for its host, in parts of what is clear: towards BBR; below 0, away from it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Vote {
-    /// Towards Reno; below 0, towards CUBIC.
-    pub(crate) reno: i8,
-    /// Towards BBR; below 0, away from it.
-    pub(crate) bbr: i8,
-}
+pub(crate) struct Vote(pub(crate) i8);
 
 impl Vote {
     /// A whole vote, the most that one counts.
@@ -63,28 +52,23 @@ pub enum Prior {
     Unknown,
     /// BBR.
     Bbr,
-    /// Not BBR: Reno, CUBIC, or unknown which.
-    LossBased(Flavour),
+    /// Not BBR.
+    LossBased,
 }
 
-/// The evidence on two scales: Reno against CUBIC, by the windows that each should have; BBR against both, by pacing and
-/// reductions. An equal error of both windows is on neither: it is an error of the replicas.
+/// The evidence for BBR, by pacing and reductions; below 0, against it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Leaning {
-    /// Towards Reno; below 0, towards CUBIC.
-    reno: f32,
-    /// Towards BBR; below 0, towards either of the others.
     bbr: f32,
     /// The verdict on the host: applies while this flow's own packets are not clear.
     prior: Prior,
-    /// The flavour in use: read several times per packet, and rarely changed.
-    best: Flavour,
+    /// The verdict: read several times per packet, and rarely changed.
+    verdict: Flavour,
 }
 
 impl Default for Leaning {
     fn default() -> Self {
-        let none = Self { reno: 0.0, bbr: 0.0, prior: Prior::Unknown, best: Flavour::Unknown };
-        Self { best: none.weigh(), ..none }
+        Self { bbr: 0.0, prior: Prior::Unknown, verdict: Flavour::Unknown }
     }
 }
 
@@ -92,103 +76,67 @@ impl Leaning {
     /// Sets the verdict on the host.
     pub(super) fn presume(&mut self, prior: Prior) {
         self.prior = prior;
-        self.best = self.weigh();
+        self.weigh();
     }
 
-    /// Errors of both replicas, as part of the window: their difference counts.
-    pub(super) fn compare(&mut self, reno: f64, cubic: f64) {
-        self.reno = gather(self.reno, cubic.min(1.0) - reno.min(1.0));
-        self.best = self.weigh();
-    }
-
-    /// Evidence for BBR against the others; below 0, against BBR.
+    /// Evidence for BBR; below 0, against it.
+    #[expect(clippy::cast_possible_truncation, reason = "a few digits are enough")]
     pub(super) fn lean_to_bbr(&mut self, by: f64) {
-        self.bbr = gather(self.bbr, by);
-        self.best = self.weigh();
+        let by = (by as f32).clamp(-OBSERVATION_MOST, OBSERVATION_MOST);
+        self.bbr = (self.bbr + by).clamp(-LEANING_MOST, LEANING_MOST);
+        self.weigh();
     }
 
     /// Takes back evidence for BBR.
     #[expect(clippy::cast_possible_truncation, reason = "a few digits are enough")]
     pub(super) fn take_back(&mut self, counted: f64) {
         self.bbr -= counted as f32;
-        self.best = self.weigh();
+        self.weigh();
     }
 
     /// How far it leans towards BBR; below 0, away from it.
-    pub(super) fn bbr(&self) -> f64 {
+    pub fn bbr(self) -> f64 {
         f64::from(self.bbr)
     }
 
-    /// Both scales: Reno against CUBIC, BBR against the two.
-    pub fn scales(&self) -> (f64, f64) {
-        (f64::from(self.reno), f64::from(self.bbr))
-    }
-
     /// The verdict of its own packets.
-    pub fn own(&self) -> Flavour {
+    pub fn own(self) -> Flavour {
         if self.bbr >= CLEAR {
             Flavour::Bbr
-        } else if self.reno.abs() < CLEAR || (self.bbr > -CLEAR && self.reno < CLEARLY_RENO) {
+        } else if self.bbr > -CLEAR {
             Flavour::Unknown
         } else {
-            self.loss_based()
+            Flavour::LossBased
         }
     }
 
-    /// The evidence of its own packets on each scale; that of several flows of a host together may be clear.
-    pub(crate) fn vote(&self) -> Vote {
-        #[expect(clippy::cast_possible_truncation, reason = "within the limits")]
-        let parts = |scale: f32| {
-            let whole = f32::from(Vote::WHOLE);
-            (scale / CLEAR * whole).clamp(-whole, whole) as i8
-        };
-        Vote { reno: parts(self.reno), bbr: parts(self.bbr) }
+    /// The evidence of its own packets; that of several flows of a host together may be clear.
+    #[expect(clippy::cast_possible_truncation, reason = "within the limits")]
+    pub(crate) fn vote(self) -> Vote {
+        let whole = f32::from(Vote::WHOLE);
+        Vote((self.bbr / CLEAR * whole).clamp(-whole, whole) as i8)
     }
 
     /// Whether a sender that was seen to pace may be BBR, although that is not clear.
-    pub(super) fn may_be_bbr(&self) -> bool {
-        self.bbr > -NOT_AS_PACED && self.verdict() != Flavour::Bbr
+    pub(super) fn may_be_bbr(self) -> bool {
+        self.bbr > -NOT_AS_PACED && self.verdict != Flavour::Bbr
     }
 
     /// The verdict of its own packets or else of its host, unless its own contradict that.
-    pub fn verdict(&self) -> Flavour {
-        match (self.own(), self.prior) {
+    pub fn verdict(self) -> Flavour {
+        self.verdict
+    }
+
+    /// Whether it is taken for BBR.
+    pub(crate) fn is_bbr(self) -> bool {
+        self.verdict == Flavour::Bbr
+    }
+
+    fn weigh(&mut self) {
+        self.verdict = match (self.own(), self.prior) {
             (_, Prior::Bbr) if self.bbr > -NOT_AS_HOST => Flavour::Bbr,
-            (Flavour::Unknown, Prior::LossBased(host)) => self.not_bbr(host),
+            (Flavour::Unknown, Prior::LossBased) => Flavour::LossBased,
             (own, _) => own,
-        }
+        };
     }
-
-    /// The verdict if its host does not run BBR but `host`.
-    fn not_bbr(&self, host: Flavour) -> Flavour {
-        let own = if self.reno.abs() < CLEAR { Flavour::Unknown } else { self.loss_based() };
-        match (own, host) {
-            (Flavour::Unknown, other) | (other, Flavour::Unknown) => other,
-            (own, host) if own == host => own,
-            _ => Flavour::Unknown,
-        }
-    }
-
-    /// The flavour in use: on a tie CUBIC, the default of Linux, Windows and macOS; never unknown.
-    pub(crate) fn best(&self) -> Flavour {
-        self.best
-    }
-
-    fn weigh(&self) -> Flavour {
-        match self.verdict() {
-            Flavour::Unknown => self.loss_based(),
-            clear => clear,
-        }
-    }
-
-    /// The nearer one of Reno and CUBIC.
-    pub(super) fn loss_based(&self) -> Flavour {
-        if self.reno > 0.0 { Flavour::Reno } else { Flavour::Cubic }
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "a few digits are enough")]
-fn gather(so_far: f32, by: f64) -> f32 {
-    let by = (by as f32).clamp(-OBSERVATION_MOST, OBSERVATION_MOST);
-    (so_far + by).clamp(-LEANING_MOST, LEANING_MOST)
 }

@@ -1,26 +1,23 @@
-//! A replica of a sender's congestion window, as far as packets at the tap show it.
+//! What the packets of one sender show of its window: how much it has in the network, whether that still doubles, what limits it,
+//! and whether it runs BBR.
 //!
-//! Two windows grow and back off side by side as Reno and CUBIC would ([`Reno`], [`cubic`] on [`replica`]), beside the rate of BBR ([`bbr`]). The
-//! packets correct them ([`evidence`]): a pipe above a window raises it, a pipe that stays below it although every acknowledgement is
-//! answered at once lowers it. Which of them needs fewer corrections, and whether the sender paces and reduces, identifies its congestion
-//! control ([`flavour`]). Every value comes with what limited the sender in its last round trip ([`held`]; events per round trip are in
-//! [`rounds`]). Packets come in by [`packets`], the rules of evidence are in [`rules`], samples at losses and ends in [`sampling`].
+//! A sender's share is what it had in flight when the path lost something, whatever its congestion control is; that of BBR, which
+//! paces, is its delivery rate times the smallest round trip ([`bbr`]). So no window is computed. Whether acknowledgements clock the
+//! sender is in [`evidence`], the growth of its pipe in [`growth`], what limited it in [`held`], events per round trip in [`rounds`].
+//! Packets come in by [`packets`], the rules of evidence are in [`rules`] and [`clocking`], samples at losses and ends in [`sampling`].
 //!
 //! Loss detection, scoreboard and round-trip times are its caller's, who passes them in ([`observation`]). The distance of the
 //! tap from the sender is measured ([`evidence`]).
 
 mod bbr;
 mod clocking;
-mod cubic;
-mod cwnd;
 mod evidence;
 pub mod flavour;
+mod growth;
 mod held;
-mod hystart;
 pub mod observation;
 mod pacing;
 mod packets;
-mod replica;
 mod rounds;
 mod rules;
 mod sampling;
@@ -29,19 +26,19 @@ mod waits;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use self::bbr::Bbr;
-use self::cubic::Cubic;
-use self::cwnd::{INITIAL, Reduction};
 use self::evidence::AckClock;
 use self::flavour::{Flavour, Leaning, Prior};
+use self::growth::Growth;
 use self::held::Held;
 use self::pacing::Pacing;
 use self::packets::SmallSegments;
-use self::replica::{Reno, Replica};
 use self::rounds::Rounds;
+use self::rules::Repair;
 use self::sampling::{AfterLoss, Transfer};
 use self::waits::Waits;
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
 use crate::flow::rtt::{INITIAL_RTO, LinuxRto};
+use crate::flow::sequence::low_half;
 use crate::mem::boxed;
 use crate::types::{Limiter, Phase};
 
@@ -52,28 +49,25 @@ enum State {
     /// Until this position in the stream is acknowledged.
     Recovery(u64),
     /// After a timeout, until the same.
-    Loss {
-        until: u64,
-        /// Something was acknowledged since.
-        advanced: bool,
-    },
+    Loss(u64),
 }
 
-/// The replica of one sender's window.
+/// The evidence of one sender.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not hang together")]
 pub struct Shadow {
     /// Effective segment size in bytes; 0 while not known.
     mss: u32,
     /// What was sent up to this position had another size, as long as some of it is outstanding; 0 without a change.
     resized_at: u64,
     mss_before: u32,
-    /// The window is based on evidence: always, except for a sender met in mid-stream.
+    /// The sender was seen to fill its window, or its start was: always, except for a sender met in mid-stream.
     known: bool,
     state: State,
     /// An ECN echo began the reduction under way: BBR does not react to it.
     by_ecn: bool,
     /// Of the recovery under way.
-    reduction: Reduction,
+    repair: Repair,
     /// Position in the stream of new bytes sent.
     nxt: u64,
     /// Highest acknowledgement there.
@@ -83,16 +77,11 @@ pub struct Shadow {
     last_sent: MaybeTime,
     /// Nothing was acknowledged since sending resumed: there is no ACK clock yet.
     first_flight: bool,
-    /// Window in segments after the restart that followed an idle time longer than the RTO (RFC 2861); 0 without one.
-    restarted: u8,
-    /// Idle times over which it kept its window (`tcp_slow_start_after_idle` = 0).
-    kept_window: u8,
     rto: LinuxRto,
     /// Smallest round-trip time, and since when.
     min_rtt: MaybeMicros,
     min_rtt_at: Timestamp,
-    reno: Replica<Reno>,
-    cubic: Replica<Cubic>,
+    growth: Growth,
     bbr: Option<Box<Bbr>>,
     leaning: Leaning,
     clock: AckClock,
@@ -108,18 +97,17 @@ pub struct Shadow {
     after_loss: Option<Box<AfterLoss>>,
     /// Largest pipe in segments before a loss, until a round trip after it has shown the reduction; else 0.
     pipe_at_loss: u16,
-    /// The pipe that it filled since the last acknowledgement in recovery, within both windows; 0 if it sent nothing.
-    reached: u16,
     /// Round trips since that loss was repaired.
     rounds_since_loss: u8,
-    /// Windows in segments just after and just before the last reduction.
-    tooth: Option<(f32, f32)>,
+    /// Something was lost, or marked.
+    reduced: bool,
+    /// Largest pipe in segments of the first round trip after the last repair; 0 before one.
+    pipe_after_loss: u32,
 }
 
 impl Shadow {
     /// A sender with `delivered_bytes` acknowledged before its first data: the SYN; `midstream` if its start was not seen.
     pub fn new(delivered_bytes: u64, midstream: bool) -> Self {
-        let initial = if midstream { 1 } else { INITIAL };
         Self {
             mss: 0,
             resized_at: 0,
@@ -127,20 +115,17 @@ impl Shadow {
             known: !midstream,
             state: State::Open,
             by_ecn: false,
-            reduction: Reduction::default(),
+            repair: Repair::default(),
             nxt: 1 << 32,
             una: 1 << 32,
             delivered_bytes,
             small: SmallSegments::default(),
             last_sent: MaybeTime::NONE,
             first_flight: true,
-            restarted: 0,
-            kept_window: 0,
             rto: LinuxRto::default(),
             min_rtt: MaybeMicros::NONE,
             min_rtt_at: Timestamp(0),
-            reno: Replica::new(initial, Reno),
-            cubic: Replica::new(initial, Cubic::default()),
+            growth: Growth::default(),
             bbr: None,
             leaning: Leaning::default(),
             clock: AckClock::default(),
@@ -153,9 +138,9 @@ impl Shadow {
             transfer: Transfer::default(),
             after_loss: None,
             pipe_at_loss: 0,
-            reached: 0,
             rounds_since_loss: 0,
-            tooth: None,
+            reduced: false,
+            pipe_after_loss: 0,
         }
     }
 
@@ -190,7 +175,7 @@ impl Shadow {
     pub(crate) fn held_bytes(&self) -> usize {
         let bbr = self.bbr.as_ref().map_or(0, |bbr| bbr.held_bytes());
         let after_loss = self.after_loss.as_ref().map_or(0, |_| boxed::<AfterLoss>());
-        bbr + after_loss + self.cubic.law.held_bytes() + self.small.held_bytes() + self.clock.held_bytes()
+        bbr + after_loss + self.small.held_bytes() + self.clock.held_bytes()
     }
 
     /// Whether there was evidence for BBR, which paces.
@@ -203,39 +188,25 @@ impl Shadow {
         if self.clock.is_beside() { Micros(0) } else { self.clock.reaction() }
     }
 
-    /// The SYN was retransmitted: the initial window is one segment.
-    pub fn on_lost_handshake(&mut self) {
-        self.reno.cwnd.set(1);
-        self.cubic.cwnd.set(1);
-    }
-
-    /// The window, in bytes with fraction; `None` if unknown.
+    /// The window as its packets show it, in bytes: the largest pipe of the last two round trips; `None` if unknown.
     pub fn window(&self) -> Option<Window> {
-        (self.known && self.mss > 0).then(|| self.bytes(self.best_segments())).flatten()
+        (self.known && self.mss > 0).then(|| self.bytes(self.recent_segments())).flatten()
     }
 
-    /// `ssthresh`; `None` if unknown, for BBR, and before the first reduction.
+    /// What it sent up to after its last loss; `None` if unknown, for BBR, and before the first.
     pub fn ssthresh(&self) -> Option<Window> {
-        let cwnd = match self.leaning.best() {
-            Flavour::Bbr => return None,
-            Flavour::Reno => &self.reno.cwnd,
-            _ => &self.cubic.cwnd,
-        };
-        let known = self.known && self.mss > 0 && cwnd.has_threshold();
-        known.then(|| self.bytes(f64::from(cwnd.threshold()))).flatten()
+        let known = self.known && self.mss > 0 && self.pipe_after_loss > 0 && !self.leaning.is_bbr();
+        known.then(|| self.bytes(f64::from(self.pipe_after_loss))).flatten()
     }
 
-    /// The phase of the best flavour.
+    /// Its phase.
     pub fn phase(&self) -> Phase {
         if let State::Recovery(_) = self.state {
             return Phase::Recovery;
         }
-        let slow_start = match (self.leaning.best(), &self.bbr) {
-            (Flavour::Bbr, Some(bbr)) => bbr.starting(),
-            (Flavour::Reno, _) => self.reno.in_slow_start(),
-            // CUBIC leaves slow start by HyStart; another sender may not, so its exit needs confirmation.
-            _ if self.flavour() == Flavour::Cubic => self.cubic.cwnd.in_slow_start(),
-            _ => self.cubic.in_slow_start(),
+        let slow_start = match &self.bbr {
+            Some(bbr) if self.leaning.is_bbr() => bbr.starting(),
+            _ => self.growth.is_slow_start(),
         };
         if slow_start { Phase::SlowStart } else { Phase::CongestionAvoidance }
     }
@@ -243,9 +214,9 @@ impl Shadow {
     /// What limited the sender in the round trip before `now`.
     pub fn limiter(&self, now: Timestamp) -> Limiter {
         match self.last_sent.get() {
-            Some(last) if self.leaning.best() == Flavour::Bbr => {
+            Some(last) if self.leaning.is_bbr() => {
                 let ran_dry = self.rounds.recent().ran_dry || self.rounds.dry;
-                let repairs = matches!(self.state, State::Loss { .. });
+                let repairs = matches!(self.state, State::Loss(_));
                 self.held.limiter_of_paced(now, self.round(), now.since(last), [ran_dry, repairs])
             }
             _ => self.held.limiter(now, self.round()),
@@ -267,12 +238,6 @@ impl Shadow {
         self.rto.srtt().map(|srtt| Micros(srtt.0.saturating_add(self.clock.reaction().0)))
     }
 
-    /// Where in the sawtooth the window is; see [`crate::types::WindowSample::sawtooth`].
-    pub fn sawtooth(&self) -> Option<f64> {
-        let (low, high) = self.tooth.map(|(low, high)| (f64::from(low), f64::from(high)))?;
-        (high > low).then(|| ((self.best_segments() - low) / (high - low)).max(0.0))
-    }
-
     /// The congestion control by the evidence.
     pub fn flavour(&self) -> Flavour {
         self.leaning.verdict()
@@ -282,7 +247,7 @@ impl Shadow {
     pub fn presume(&mut self, at: Timestamp, prior: Prior) {
         self.settle_end();
         self.leaning.presume(prior);
-        if self.leaning.best() == Flavour::Bbr {
+        if self.leaning.is_bbr() {
             self.follow_as_bbr(at);
         }
     }
@@ -304,23 +269,14 @@ impl Shadow {
         Window::from_bytes(segments * f64::from(self.mss))
     }
 
-    /// Returns the segments that a window-limited sender has in the network. Its window limits BBR only while it repairs losses.
-    fn best_whole(&self) -> f64 {
-        match self.leaning.best() {
-            Flavour::Bbr if self.state != State::Open => 1.0,
-            Flavour::Bbr => f64::INFINITY,
-            Flavour::Reno => f64::from(self.reno.cwnd.whole()),
-            _ => f64::from(self.cubic.cwnd.whole()),
-        }
+    /// The largest pipe of the last two round trips in segments.
+    fn recent_segments(&self) -> f64 {
+        f64::from(self.rounds.recent().pipe_max_segments.max(1))
     }
 
-    /// Returns the window of Reno or CUBIC. BBR does not fill its window: for it, this is the largest pipe of the last two round trips.
-    fn best_segments(&self) -> f64 {
-        match self.leaning.best() {
-            Flavour::Bbr => f64::from(self.rounds.recent().pipe_max_segments.max(1)),
-            Flavour::Reno => self.reno.cwnd.segments(),
-            _ => self.cubic.cwnd.segments(),
-        }
+    /// Segments delivered so far.
+    fn delivered_segments(&self) -> u32 {
+        low_half(self.delivered_bytes / u64::from(self.mss.max(1)))
     }
 
     /// The largest pipe of the last two round trips, `pipe_before` included, in segments.
@@ -331,6 +287,6 @@ impl Shadow {
     /// BBR's share: delivery rate times smallest round-trip time.
     fn share_segments(&self) -> f64 {
         let share = self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction()));
-        share.unwrap_or_else(|| self.best_segments())
+        share.unwrap_or_else(|| self.recent_segments())
     }
 }

@@ -7,8 +7,6 @@ use spand_proto::units::Micros;
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "signs are seen one by one, in any combination")]
 pub(super) struct Signs {
-    /// The pipe reached the window.
-    pub(super) filled: bool,
     /// One more segment would not have fitted the peer's window.
     pub(super) receiver_full: bool,
     /// A segment below the full size, or new data with nothing outstanding: the application had no more data.
@@ -32,7 +30,6 @@ pub(super) struct Signs {
 impl Signs {
     fn with(self, other: Self) -> Self {
         Self {
-            filled: self.filled || other.filled,
             receiver_full: self.receiver_full || other.receiver_full,
             ran_dry: self.ran_dry || other.ran_dry,
             pushed: self.pushed || other.pushed,
@@ -225,13 +222,6 @@ mod tests {
         acknowledge(&mut shadow, Timestamp::from_micros(100_000), 21);
         let end = shadow.on_transfer_end(Timestamp::from_micros(900_000)).unwrap();
         assert_eq!((end.reason, end.window.segments(Bytes(MSS)).0), (SampleReason::EndAppLimited, 21));
-    }
-
-    #[test]
-    fn the_usual_first_flight_fills_the_usual_window_and_shows_no_more_than_that() {
-        let mut shadow = opened();
-        send(&mut shadow, 10, 1_000_000);
-        assert_eq!(shadow.on_transfer_end(Timestamp(0)).unwrap().reason, SampleReason::EndSlowStart);
     }
 
     #[test]

@@ -2,16 +2,13 @@
 
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
-use super::cwnd::{INITIAL, Reduction};
 use super::flavour::Flavour;
 use super::observation::{LossKind, ShadowSample};
+use super::rules::{CLOCKED_LEAST, Repair};
 use super::{Shadow, State};
 use crate::counters::Ignored;
 use crate::flow::sequence::low_half;
 use crate::types::{Limiter, Phase, SampleReason};
-
-/// Part of the full-sized segments that is ACK-clocked, from which on the pipe before a loss was the window.
-const CLOCKED_BEFORE_LOSS: f64 = 0.8;
 
 /// The transfer under way, since everything was last acknowledged: the state of its end sample (`docs/definitions.md`, "Samples").
 #[derive(Clone, Debug, Default)]
@@ -21,8 +18,6 @@ pub(super) struct Transfer {
     pub(super) end: Option<TransferEnd>,
     /// A new byte was sent since `end` was recorded: the sender's state has not changed since then.
     pub(super) end_waits: bool,
-    /// Segments acknowledged at the tap but not yet at the sender when it sent the last new byte.
-    pub(super) ahead: u32,
     /// Most bytes in the network.
     pub(super) pipe_max_bytes: u32,
 }
@@ -30,17 +25,16 @@ pub(super) struct Transfer {
 /// The sender's state when it sent the last new byte.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TransferEnd {
-    /// Its window in segments, plus the growth in congestion avoidance since.
+    /// The largest pipe of its last two round trips in segments.
     pub(super) window_segments: f64,
     pub(super) limiter: Limiter,
     pub(super) phase: Phase,
 }
 
 impl Transfer {
-    /// New bytes were sent, with `pipe` bytes in the network after them; `ahead`: see [`Self::ahead`].
-    pub(super) fn on_sent(&mut self, pipe_bytes: u64, ahead: u32) {
+    /// New bytes were sent, with `pipe` bytes in the network after them.
+    pub(super) fn on_sent(&mut self, pipe_bytes: u64) {
         self.end_waits = true;
-        self.ahead = ahead;
         self.pipe_max_bytes = self.pipe_max_bytes.max(u32::try_from(pipe_bytes).unwrap_or(u32::MAX));
     }
 
@@ -49,21 +43,13 @@ impl Transfer {
         let bytes = u64::from(self.pipe_max_bytes) * u64::from(now) / u64::from(before.max(1));
         self.pipe_max_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     }
-
-    /// Growth in congestion avoidance. (The last acknowledgements of a slow start double the window with no data left
-    /// to send; that window was never used, so it does not count.)
-    pub(super) fn on_growth(&mut self, segments: f64) {
-        if let Some(end) = &mut self.end {
-            end.window_segments += segments;
-        }
-    }
 }
 
 /// State after the losses of a transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AfterLoss {
     /// The sample of the last one, if its sender runs a certain congestion control.
-    held: Option<HeldSample>,
+    held: Option<ShadowSample>,
     /// One gave a sample.
     sampled: bool,
     /// Upper bound, in bytes, of the sample that waits for the arrival of a lost first flight; 0 if none waits.
@@ -74,14 +60,6 @@ pub(super) struct AfterLoss {
     round_began: (u32, u32),
     /// Most bytes delivered in the smallest round-trip time, by the round trips since.
     carried_bytes: u32,
-}
-
-/// A sample that waits until its congestion control is identified.
-#[derive(Clone, Copy, Debug)]
-struct HeldSample {
-    sample: ShadowSample,
-    /// Valid for CUBIC alone: Reno was in slow start, where a loss gives no sample.
-    of_cubic: bool,
 }
 
 impl AfterLoss {
@@ -118,13 +96,11 @@ impl Shadow {
         }
         self.settle_end();
         let was_known = self.known;
-        if self.state == State::Open && kind != LossKind::Timeout {
-            self.settle_before_loss(at, pipe_before);
-        }
+        let pipe = if self.state == State::Open { self.settle_before_loss(at, pipe_before) } else { 0 };
         let sample = match self.state {
             _ if !was_known => Err(Ignored::Midstream),
-            State::Loss { .. } if kind != LossKind::Timeout => Err(Ignored::LossInRecovery),
-            _ => self.loss_sample(at, kind),
+            State::Loss(_) if kind != LossKind::Timeout => Err(Ignored::LossInRecovery),
+            _ => self.loss_sample(at, kind, pipe),
         };
         self.transfer.lost = true;
         self.rounds.note_loss();
@@ -138,7 +114,7 @@ impl Shadow {
 
     /// Whether it runs BBR, or may run it since it paces.
     pub fn may_be_bbr(&self) -> bool {
-        self.leaning.best() == Flavour::Bbr || (self.bbr.is_some() && self.leaning.may_be_bbr())
+        self.leaning.is_bbr() || (self.bbr.is_some() && self.leaning.may_be_bbr())
     }
 
     /// Whether its spacing is that of BBR, as far as is seen.
@@ -172,7 +148,7 @@ impl Shadow {
             window: Window::from_bytes(f64::from(at_most).min(arrived.0 as f64))?,
             reason: SampleReason::FirstFlight,
             phase: Phase::CongestionAvoidance,
-            sawtooth: self.sawtooth(),
+            sawtooth: None,
         })
     }
 
@@ -194,9 +170,10 @@ impl Shadow {
             // BBR also measured the delivery rate before the loss.
             let paced = self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction())).unwrap_or(0.0);
             // The loss was the path's answer.
-            let (carried, reason) = match self.leaning.best() {
-                Flavour::Bbr => (paced, SampleReason::Rate),
-                _ => (paced.max(f64::from(carried_bytes) / f64::from(self.mss)), SampleReason::Carried),
+            let (carried, reason) = if self.leaning.is_bbr() {
+                (paced, SampleReason::Rate)
+            } else {
+                (paced.max(f64::from(carried_bytes) / f64::from(self.mss)), SampleReason::Carried)
             };
             return if carried_bytes > 0 {
                 self.sample(carried, reason, Phase::CongestionAvoidance)
@@ -205,29 +182,26 @@ impl Shadow {
             };
         }
         let Some(end) = transfer.end else { return Err(Ignored::AppLimited) };
-        let reached = match self.leaning.best() {
-            Flavour::Bbr => self.share_segments(),
-            _ => end.window_segments,
-        };
         let shown = f64::from(transfer.pipe_max_bytes) / f64::from(self.mss);
         // BBR that starts up has three times its share in flight.
         let carried = || self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction()));
         let unnamed = self.flavour() == Flavour::Unknown && self.leaning.may_be_bbr();
         let bounded = unnamed.then(carried).flatten();
+        let is_bbr = self.leaning.is_bbr();
+        let reached = if is_bbr { self.share_segments() } else { end.window_segments };
+        let at_least = if is_bbr { reached.min(shown) } else { shown };
         let (reason, segments) = match end.limiter {
-            // The window was growing, or restarts there after an idle time: the path may carry any multiple of it.
-            Limiter::Window if end.phase == Phase::SlowStart => {
-                // The path carried what was in flight; a larger window is an assumption. A flight within the initial window is no test of
-                // the path, so the window counts there.
-                let tried = shown > f64::from(INITIAL);
-                (SampleReason::EndSlowStart, if tried { reached.min(shown.ceil()) } else { reached })
-            }
+            // The pipe was growing, or restarts there after an idle time: the path may carry any multiple of it.
+            Limiter::Window if end.phase == Phase::SlowStart => (SampleReason::EndSlowStart, at_least.ceil()),
+            // It filled its window earlier, and not at the end.
+            Limiter::Window if !is_bbr && 2.0 * reached < shown => (SampleReason::EndAppLimited, shown),
             Limiter::Window if (bounded.is_some() && self.seems_paced()) || self.holds_one_pace() => {
-                (SampleReason::EndAppLimited, reached.min(shown))
+                (SampleReason::EndAppLimited, at_least)
             }
-            Limiter::Window => (SampleReason::End, reached),
-            Limiter::Receiver => (SampleReason::EndReceiverLimited, reached.min(shown)),
-            Limiter::Application | Limiter::Unknown => (SampleReason::EndAppLimited, reached.min(shown)),
+            // The acknowledgements that follow earn a segment (RFC 5681 section 3.1).
+            Limiter::Window => (SampleReason::End, if is_bbr { reached } else { reached + 1.0 }),
+            Limiter::Receiver => (SampleReason::EndReceiverLimited, at_least),
+            Limiter::Application | Limiter::Unknown => (SampleReason::EndAppLimited, at_least),
         };
         self.sample(segments.min(bounded.unwrap_or(f64::INFINITY)), reason, end.phase)
     }
@@ -244,15 +218,12 @@ impl Shadow {
                 Flavour::Bbr if starting => None,
                 Flavour::Bbr => Some(false),
                 _ if doubtful => None,
-                Flavour::Unknown if held.of_cubic => None,
-                Flavour::Reno => Some(!held.of_cubic),
-                // Reno or CUBIC: the sample is the same.
-                Flavour::Unknown | Flavour::Cubic => Some(true),
+                Flavour::Unknown | Flavour::LossBased => Some(true),
             };
             if let Some(holds) = holds {
                 after_loss.held = None;
                 after_loss.sampled |= holds;
-                return holds.then_some(held.sample);
+                return holds.then_some(held);
             }
         }
         if flavour != Flavour::Bbr || self.state != State::Open || !self.known {
@@ -266,34 +237,26 @@ impl Shadow {
         self.sample(self.share_segments(), reason, Phase::CongestionAvoidance).ok()
     }
 
-    /// Corrects the replicas by the last round trips before they reduce.
-    fn settle_before_loss(&mut self, at: Timestamp, pipe_before: u64) {
+    /// Weighs the last round trips before the sender reduces; returns the largest pipe of them in segments.
+    fn settle_before_loss(&mut self, at: Timestamp, pipe_before: u64) -> u32 {
         // The acknowledgement that the loss answers has reached the sender.
         self.arrive(at);
+        self.growth.on_ack(self.delivered_segments());
         let recent = self.rounds.recent();
-        let (least_unknown, unknown) = self.clock.unknown_bytes(self.delivered_bytes);
-        let ahead = self.packets(unknown);
+        let (least_unknown, _) = self.clock.unknown_bytes(self.delivered_bytes);
         let pipe = self.recent_pipe(pipe_before.saturating_add(least_unknown));
-        self.weigh_raise(pipe);
-        let (mut reno, mut cubic) = (0.0, 0.0);
-        let clocked = f64::from(recent.clocked) >= CLOCKED_BEFORE_LOSS * f64::from(recent.full_sized);
-        if clocked && recent.full_sized > 0 && !recent.receiver_full && !recent.ran_dry {
-            let srtt = self.rto.srtt();
-            reno += self.reno.lower(pipe, ahead, srtt);
-            cubic += self.cubic.lower(pipe, ahead, srtt);
-            self.known = true;
-        }
-        self.compare(reno, cubic);
         if !recent.ran_dry && !recent.receiver_full && recent.pipe_max_segments > 0 {
+            self.known |= f64::from(recent.clocked) >= CLOCKED_LEAST * f64::from(recent.full_sized);
             self.weigh_back_off(at, pipe);
         }
+        pipe
     }
 
-    /// In congestion avoidance the window just before; of BBR its share, since a rate at which segments were delivered was not too large.
+    /// In congestion avoidance what was in flight; of BBR its share, since a rate at which segments were delivered was not too large.
     ///
-    /// While the congestion control is not identified, the sample waits: a sender that paces may run BBR, whose window does not show its
-    /// share. Before its first loss, a Reno sender may be in slow start where a CUBIC sender has left it.
-    fn loss_sample(&mut self, at: Timestamp, kind: LossKind) -> Result<ShadowSample, Ignored> {
+    /// The sample of a sender that may run BBR waits until its congestion control is identified: the flight of BBR is up to twice its
+    /// share.
+    fn loss_sample(&mut self, at: Timestamp, kind: LossKind, pipe: u32) -> Result<ShadowSample, Ignored> {
         let reason = match kind {
             LossKind::Timeout => return Err(Ignored::Timeout),
             LossKind::Ecn => SampleReason::Ecn,
@@ -302,27 +265,24 @@ impl Shadow {
         if matches!(self.state, State::Recovery(_)) {
             return Err(Ignored::LossInRecovery);
         }
-        let flavour = self.flavour();
         let starting = self.bbr.as_ref().is_some_and(|bbr| bbr.starting());
-        if flavour == Flavour::Bbr && !starting {
+        if self.leaning.is_bbr() && !starting {
             let share = self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction()));
             return self.sample(share.ok_or(Ignored::UnknownControl)?, reason, Phase::CongestionAvoidance);
         }
-        let (window, in_slow_start) = match self.leaning.loss_based() {
-            Flavour::Reno => (self.reno.cwnd.segments(), self.reno.in_slow_start()),
-            _ if flavour == Flavour::Cubic => (self.cubic.cwnd.segments(), self.cubic.cwnd.in_slow_start()),
-            _ => (self.cubic.cwnd.segments(), self.cubic.in_slow_start()),
-        };
-        if in_slow_start {
+        if self.rounds.recent().pipe_max_segments == 0 && pipe < u32::from(self.pipe_at_loss) / 2 {
+            // Nothing new was sent since the last repair, and a part of the reduced window is left: this loss is of the same flight.
+            return Err(Ignored::LossInRecovery);
+        }
+        if self.growth.is_slow_start() {
             return Err(Ignored::SlowStartLoss);
         }
         let waits = self.may_be_bbr();
-        let sample = self.sample((window - 1.0).max(1.0), reason, Phase::CongestionAvoidance)?;
-        let of_cubic = self.reno.in_slow_start() && !matches!(flavour, Flavour::Cubic | Flavour::Reno);
-        if waits || of_cubic {
+        let sample = self.sample((f64::from(pipe) - 1.0).max(1.0), reason, Phase::CongestionAvoidance)?;
+        if waits {
             let delivered_bytes = self.delivered_bytes;
             let after_loss = self.after_loss.get_or_insert_with(|| Box::new(AfterLoss::began(at, delivered_bytes)));
-            after_loss.held = Some(HeldSample { sample, of_cubic });
+            after_loss.held = Some(sample);
             return Err(Ignored::UnknownControl);
         }
         Ok(sample)
@@ -330,36 +290,27 @@ impl Shadow {
 
     fn sample(&self, segments: f64, reason: SampleReason, phase: Phase) -> Result<ShadowSample, Ignored> {
         let window = self.bytes(segments).ok_or(Ignored::Inexact)?;
-        Ok(ShadowSample { window, reason, phase, sawtooth: self.sawtooth() })
+        Ok(ShadowSample { window, reason, phase, sawtooth: None })
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "a window's digits fit")]
     fn back_off(&mut self, kind: LossKind, pipe_before: u64) {
-        let before = self.best_segments();
         self.by_ecn = kind == LossKind::Ecn;
+        self.reduced = true;
         if kind == LossKind::Timeout {
-            // Data acknowledged since a timeout makes a new window (`tcp_enter_loss`).
-            let reduces = match self.state {
-                State::Open => true,
-                State::Recovery(_) => false,
-                State::Loss { advanced, .. } => advanced,
-            };
-            self.reno.time_out(reduces);
-            self.cubic.time_out(reduces);
+            self.growth.restart();
             if let Some(bbr) = &mut self.bbr {
                 bbr.time_out();
             }
-            self.state = State::Loss { until: self.nxt, advanced: false };
+            self.state = State::Loss(self.nxt);
         } else if !matches!(self.state, State::Recovery(_)) {
             let pipe = if self.state == State::Open { self.recent_pipe(pipe_before) } else { 0 };
             self.pipe_at_loss = u16::try_from(pipe).unwrap_or(u16::MAX);
             self.rounds_since_loss = 0;
-            (self.reduction, self.reached) = (Reduction::default(), 0);
+            self.repair = Repair::default();
+            self.growth.lose();
             if let Some(after_loss) = &mut self.after_loss {
                 after_loss.judged = false;
             }
-            self.reno.enter_recovery();
-            self.cubic.enter_recovery();
             if let Some(bbr) = &mut self.bbr {
                 bbr.lose();
             }
@@ -369,12 +320,5 @@ impl Shadow {
                 self.leave_recovery();
             }
         }
-        let after = match self.leaning.best() {
-            Flavour::Reno => f64::from(self.reno.cwnd.threshold()),
-            Flavour::Cubic => f64::from(self.cubic.cwnd.threshold()),
-            Flavour::Bbr | Flavour::Unknown => before,
-        };
-        self.tooth = Some((after as f32, before as f32));
-        self.clock.break_run();
     }
 }
