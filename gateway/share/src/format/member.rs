@@ -36,8 +36,6 @@ pub struct Member {
     pub rule: RuleKind,
     /// Hash of its prefix list.
     pub prefixes: u64,
-    /// The oldest format that it reads, and the newest that it writes.
-    pub formats: (u8, u8),
     /// Its clock.
     pub clock: Timestamp,
     /// What left of closed buckets, by their index: at most 64, the newest.

@@ -36,7 +36,7 @@ pub use self::notice::{NOTICES_AT_ONCE, Notices, read_notices, write_notices};
 use super::exchange::MESSAGE_BYTES;
 
 /// The format: the first byte of every message. Whatever changes the bytes of a type in a message raises it.
-pub const FORMAT: u8 = 4;
+const FORMAT: u8 = 4;
 
 /// The second byte: what a message holds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,7 +58,7 @@ const HEADER_BYTES: usize = 2 + 3 + 5 + 10 + 3;
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FormatError {
     /// Another release wrote it.
-    #[error("the message has format {0}, and this gateway reads format {FORMAT}")]
+    #[error("the message has format {0}, and this gateway reads format {FORMAT}: upgrade the older gateway")]
     Unknown(u8),
     /// It ends too early.
     #[error("the message is cut short")]

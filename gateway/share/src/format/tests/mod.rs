@@ -137,7 +137,6 @@ prop_compose! {
         name in "\\PC{0,60}",
         version in "[0-9a-z.+-]{0,64}",
         rule in prop::sample::select(RuleKind::VARIANTS),
-        formats: (u8, u8),
         address in prop::option::of("[0-9a-z.:-]{0,253}"),
     ) -> Member {
         let (gateway, tap, instance, bucket, buckets, prefixes, clock) = numbers;
@@ -151,7 +150,6 @@ prop_compose! {
             buckets,
             rule,
             prefixes,
-            formats,
             clock: Timestamp(clock),
             digests: digests.into_iter().map(|(index, cells, hash)| (index, Digest { cells, hash })).collect(),
             address,
@@ -383,7 +381,10 @@ fn a_format_of_another_release_is_refused_by_name() {
         assert_eq!(read_batch(&batch), Err(FormatError::Unknown(format)));
         assert_eq!(read_member(&member), Err(FormatError::Unknown(format)));
     }
-    assert_eq!(FormatError::Unknown(3).to_string(), "the message has format 3, and this gateway reads format 4");
+    assert_eq!(
+        FormatError::Unknown(3).to_string(),
+        "the message has format 3, and this gateway reads format 4: upgrade the older gateway"
+    );
 }
 
 #[test]
@@ -486,7 +487,6 @@ fn plain_member() -> Member {
         buckets: 30,
         rule: RuleKind::Robust,
         prefixes: 0,
-        formats: (FORMAT, FORMAT),
         clock: Timestamp(0),
         digests: Vec::new(),
         address: None,
