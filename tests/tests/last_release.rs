@@ -1,5 +1,5 @@
 //! What the release before left: each program accepts its example configuration, and warns of every key and value with a new name; the
-//! gateway reads its store and keeps it, and sets one of a newer gateway aside; the contract's numbers are what they were.
+//! contract's numbers are what they were.
 //!
 //! It starts itself as the programs, so that what an administrator sees is what is checked.
 
@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
-use spand_core::window::bucket::QueueSum;
-use spand_gateway::store::{EstimateStore, SledStore};
 use spand_tests::product::standing_in::{link_programs, stand_in};
 use toml::{Table, Value};
 
@@ -32,13 +30,6 @@ fn main() -> ExitCode {
         Err(error) => {
             failed = true;
             println!("last_release: contract: FAILED: {error:#}");
-        }
-    }
-    match check_store() {
-        Ok(networks) => println!("last_release: store: {networks} networks read and kept"),
-        Err(error) => {
-            failed = true;
-            println!("last_release: store: FAILED: {error:#}");
         }
     }
     ExitCode::from(u8::from(failed))
@@ -85,57 +76,6 @@ fn entries(text: &str) -> Vec<String> {
 
 fn place(places: &[&str]) -> String {
     places.iter().filter(|name| !name.is_empty()).copied().collect::<Vec<_>>().join(".")
-}
-
-/// Opens the store of the release before twice, and once more as one of a release to come.
-fn check_store() -> Result<usize> {
-    let old = repository("tests/fixtures/last-release/store");
-    let folder = tempfile::tempdir()?;
-    let store = folder.path().join("estimates");
-    std::fs::create_dir_all(store.join("sled"))?;
-    std::fs::copy(old.join("VERSION"), store.join("VERSION"))?;
-    for entry in std::fs::read_dir(old.join("sled"))? {
-        let path = entry?.path();
-        let bytes = std::fs::read(&path)?;
-        let name = path.file_name().context("a name")?.to_string_lossy().into_owned();
-        match name.strip_suffix(".zst") {
-            Some(name) => std::fs::write(store.join("sled").join(name), zstd::decode_all(bytes.as_slice())?)?,
-            None => std::fs::write(store.join("sled").join(name), bytes)?,
-        }
-    }
-    let first = SledStore::open(&store)?;
-    ensure!(
-        first.set_aside.is_none() && first.unreadable == 0,
-        "{:?}, {} unreadable",
-        first.set_aside,
-        first.unreadable
-    );
-    let parts = || first.records.iter().flat_map(|(_, record)| &record.contributions);
-    ensure!(parts().count() > 0 && parts().all(|part| part.queued == QueueSum::default() && part.samples == 3));
-    let version = std::fs::read_to_string(store.join("VERSION"))?;
-    ensure!(version == "spand store 2\n", "it has {version:?} now");
-    let mut saved = first.records.clone();
-    for (_, record) in &mut saved {
-        record
-            .contributions
-            .iter_mut()
-            .for_each(|part| part.queued = QueueSum { losses: 1, bytes: 9.0, squares: 81.0 });
-    }
-    let (changes, mut store_now) =
-        (saved.iter().cloned().map(|(network, record)| (network, Some(record))), first.store);
-    store_now.save(&changes.collect::<Vec<_>>())?;
-    store_now.flush()?;
-    drop(store_now);
-    let again = SledStore::open(&store)?;
-    ensure!(again.set_aside.is_none() && again.unreadable == 0 && again.records == saved, "not as it was saved");
-    drop(again);
-    std::fs::write(store.join("VERSION"), "spand store 3\n")?;
-    let newer = SledStore::open(&store)?.set_aside.context("a newer store was taken")?.to_string();
-    ensure!(
-        newer.contains("has version 3, newer than this gateway's 2") && newer.contains("estimates.newer-"),
-        "{newer}"
-    );
-    Ok(saved.len())
 }
 
 fn repository(path: &str) -> PathBuf {

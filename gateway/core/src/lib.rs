@@ -14,7 +14,6 @@
 
 pub mod config;
 pub mod counters;
-pub mod encoding;
 pub mod engine;
 pub mod estimate;
 pub mod event;

@@ -4,6 +4,7 @@ use std::hash::Hasher;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher24;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp, Window};
@@ -14,12 +15,12 @@ use crate::types::{ConnectionId, Trigger};
 pub const MOST_GATEWAYS: u16 = 64;
 
 /// The number of a gateway among those that share.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct GatewayId(pub u16);
 
 /// The tap whose packets a gateway sees. Gateways of a mirror group see the packets of one tap: of what they hold of a network and a
 /// bucket one counts, and what gateways of different taps hold is added up.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct TapId(pub u32);
 
 impl TapId {
@@ -153,11 +154,26 @@ fn bytes_of(address: IpAddr) -> [u8; 16] {
 
 // What gateways have each other know beside what they saw.
 
+/// A network in a message: its prefix, where JSON has a text.
+#[derive(Deserialize, Serialize)]
+#[serde(remote = "Network")]
+pub struct WireNetwork(#[serde(getter = "prefix")] IpNet);
+
+impl From<WireNetwork> for Network {
+    fn from(WireNetwork(prefix): WireNetwork) -> Self {
+        Self::new(prefix)
+    }
+}
+
+fn prefix(network: &Network) -> IpNet {
+    network.prefix()
+}
+
 /// How often a gateway names all its hosts.
 pub const SEATS_AGAIN: Micros = Micros::from_secs(20);
 
 /// One thing that another gateway has to know.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Notice {
     /// Advice is held back. Lost, hosts of other gateways go on with the full advice until they lose by themselves.
     HeldBack(HeldBack),
@@ -174,6 +190,7 @@ pub enum Notice {
     /// unused until it comes again.
     Lease {
         /// Of which network.
+        #[serde(with = "WireNetwork")]
         network: Network,
         /// In segments.
         segments: u32,
@@ -183,6 +200,7 @@ pub enum Notice {
     /// The sender's hosts hold no more of the receiver's budget than its lease since then. Lost, it counts as in use for longer.
     Settled {
         /// Of which network.
+        #[serde(with = "WireNetwork")]
         network: Network,
         /// The lease's `as_of`.
         as_of: Timestamp,
@@ -192,16 +210,18 @@ pub enum Notice {
         /// The host.
         host: IpAddr,
         /// The network of its other end.
+        #[serde(with = "WireNetwork")]
         network: Network,
     },
 }
 
 /// A start that another gateway saw. The client's address leaves no gateway.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct StartSeen {
     /// Host inside that will send.
     pub host: IpAddr,
     /// Where to.
+    #[serde(with = "WireNetwork")]
     pub network: Network,
     /// What announced it.
     pub trigger: Trigger,
@@ -219,9 +239,10 @@ pub struct Addressed {
 }
 
 /// Advice about a network that is held back, because hosts of one gateway reported that it does harm.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct HeldBack {
     /// Which network.
+    #[serde(with = "WireNetwork")]
     pub network: Network,
     /// Its share is not more than this.
     pub cap: Window,

@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// Identifies a connection within one engine's life: two samples of one connection carry the same number.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct ConnectionId(pub u64);
 
 /// One value of a sender's window towards a network.
@@ -184,7 +185,7 @@ impl LimitCounts {
 }
 
 /// Round-trip times summed up.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct RttSum {
     /// How many.
     pub count: u64,
@@ -370,7 +371,7 @@ impl LeastRate {
 }
 
 /// What announces a start (`docs/definitions.md`, "Push").
-#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, IntoStaticStr, PartialEq, Serialize)]
 #[strum(serialize_all = "snake_case")]
 pub enum Trigger {
     /// A SYN from outside: the host will answer and serve.

@@ -90,6 +90,7 @@ pub struct TapLabel {
 
 /// Reasons that are of a message alone.
 pub(super) const OTHER_GATEWAY: &str = "gateway";
+pub(super) const OTHER_FORMAT: &str = "format";
 pub(super) const UNREADABLE: &str = "unreadable";
 
 /// Bounds in seconds: the targets of 0.8, 1.5 and 3 s lie between them.
@@ -140,7 +141,7 @@ impl Default for ShareMeasures {
             drop(all.lag_seconds.get_or_create(&label));
         }
         let reasons = Incompatible::VARIANTS.iter().map(|reason| reason.name());
-        for reason in reasons.chain([OTHER_GATEWAY, UNREADABLE]) {
+        for reason in reasons.chain([OTHER_GATEWAY, OTHER_FORMAT, UNREADABLE]) {
             drop(all.refused.get_or_create(&ReasonLabel { reason }));
         }
         for reason in CellRefused::VARIANTS.iter().map(|reason| reason.name()) {
@@ -165,7 +166,7 @@ impl ShareMeasures {
     /// Messages and cells of other gateways that do not count, by reason; those without any left out.
     pub fn refused_by_reason(&self) -> [BTreeMap<&'static str, u64>; 2] {
         let messages = Incompatible::VARIANTS.iter().map(|reason| reason.name());
-        let messages = of_reasons(&self.refused, messages.chain([OTHER_GATEWAY, UNREADABLE]));
+        let messages = of_reasons(&self.refused, messages.chain([OTHER_GATEWAY, OTHER_FORMAT, UNREADABLE]));
         [messages, of_reasons(&self.cells_refused, CellRefused::VARIANTS.iter().map(|reason| reason.name()))]
     }
 

@@ -24,8 +24,6 @@ pub enum Incompatible {
     BucketLength,
     /// Its list of prefixes makes other networks.
     PrefixList,
-    /// It writes a format that this gateway does not read.
-    Format,
     /// Its clock is off by more than a bucket.
     Clock,
 }
@@ -105,8 +103,6 @@ impl Members {
             Some(Incompatible::BucketLength)
         } else if member.prefixes != own.prefixes {
             Some(Incompatible::PrefixList)
-        } else if member.formats.1 < own.formats.0 || member.formats.1 > own.formats.1 {
-            Some(Incompatible::Format)
         } else if ahead_us.saturating_abs() > bucket {
             Some(Incompatible::Clock)
         } else {
@@ -166,11 +162,6 @@ fn sentence(gateway: GatewayId, name: &str, ahead_us: i64, why: Option<Incompati
         Some(Incompatible::PrefixList) => format!(
             "gateway {number} ({name}) makes networks of other prefixes: give both the same traffic.prefix_list; its cells are refused"
         ),
-        Some(Incompatible::Format) => {
-            format!(
-                "gateway {number} ({name}) writes a format that this gateway does not read: upgrade the older one; its cells are refused"
-            )
-        }
         Some(Incompatible::Clock) => format!(
             "the clock of gateway {number} ({name}) is {ahead_ms} ms ahead of this one's, more than a bucket: synchronise both; its cells are refused"
         ),
@@ -195,7 +186,6 @@ pub(super) mod tests {
             buckets: 30,
             rule: RuleKind::Robust,
             prefixes: 0,
-            formats: (1, 1),
             clock: Timestamp(0),
             digests: Vec::new(),
             address: None,

@@ -19,7 +19,8 @@ use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 use tokio::sync::mpsc::Sender;
 
 use super::exchange::{Exchange, Link, LinkState, Topic};
-use super::format::{BatchWriter, FORMAT, Member, Notices, read_batch, write_notices};
+use super::format::{BatchWriter, Member, Notices, read_batch, write_notices};
+use super::members::tests::member;
 use super::memory::{MemoryExchange, MemoryHub};
 use super::*;
 use crate::patience::{PATIENCE, eventually};
@@ -59,10 +60,6 @@ struct Gateway {
     engine: Engine,
     end: EngineEnd,
     sharing: Sharing,
-}
-
-fn member(gateway: u16) -> Member {
-    Member { formats: (FORMAT, FORMAT), ..members::tests::member(gateway) }
 }
 
 fn join(hub: &MemoryHub, own: &Member) -> Gateway {
@@ -390,13 +387,12 @@ fn a_gateway_with_which_nothing_can_be_shared_is_named_and_changes_nothing() {
     let mut others = [
         (Member { bucket: Micros::from_secs(20), ..member(2) }, Incompatible::BucketLength),
         (Member { prefixes: 7, ..member(3) }, Incompatible::PrefixList),
-        (Member { formats: (FORMAT + 1, FORMAT + 1), ..member(4) }, Incompatible::Format),
     ]
     .map(|(own, expected)| (join(&hub, &own), expected));
     let mut own = join(&hub, &member(1));
     let mut late = join_with(&hub, &member(5), Micros::from_secs(15));
     let expected = |gateway: u16| others.iter().find(|(other, _)| other.number == gateway).map(|(_, why)| *why);
-    let whys: Vec<_> = (2..6).map(|gateway| (gateway, expected(gateway).unwrap_or(Incompatible::Clock))).collect();
+    let whys = [2, 3, 5].map(|gateway| (gateway, expected(gateway).unwrap_or(Incompatible::Clock)));
     until(std::slice::from_mut(&mut own), "all are named", |gateways, _| {
         let mut found: Vec<_> = gateways[0]
             .sharing
@@ -494,4 +490,16 @@ fn cells_and_notices_under_a_topic_of_something_else_are_refused() {
     assert_eq!(taken(&both[0]), 0);
     hub.say(GatewayId(2), Topic::Open, cells);
     until(&mut both, "in its place it counts", |both, _| taken(&both[0]) == 1);
+}
+
+#[test]
+fn a_message_of_another_format_is_counted_as_that() {
+    let hub = MemoryHub::new();
+    let mut both = [join(&hub, &member(1)), join(&hub, &member(3))];
+    until(&mut both, "the first hears others", |both, _| !both[0].sharing.status().view().members.is_empty());
+    let mut message = BatchWriter::new(GatewayId(2), TapId(2), WindowConfig::default().bucket).finish();
+    message[0] -= 1;
+    hub.say(GatewayId(2), Topic::Open, message);
+    let refused = |one: &Gateway| one.sharing.status().measures().refused_by_reason()[0].clone();
+    until(&mut both, "it is refused", |both, _| refused(&both[0]).into_iter().eq([("format", 1)]));
 }

@@ -173,7 +173,6 @@ fn fault(reason: &str) -> (&str, &'static str) {
         "prefix_list" => {
             ("its list of prefixes makes other networks", "give all gateways the same traffic.prefix_list")
         }
-        "format" => ("it writes a format that this gateway does not read", "upgrade the older gateway"),
         "clock" => ("its clock is off by more than a bucket", "synchronise the clocks of both gateways"),
         other => (other, "see the log of this gateway"),
     }

@@ -13,7 +13,7 @@ use spand_proto::contract::Cluster;
 use spand_proto::units::{Micros, Timestamp};
 
 use spand_share::exchange::Exchange;
-use spand_share::format::{FORMAT, Member};
+use spand_share::format::Member;
 use spand_share::nats::{NatsConfig, NatsExchange, NatsIdentity, NatsLogin, NatsTls};
 use tokio::sync::mpsc::Sender;
 
@@ -64,7 +64,6 @@ pub fn start_by<E: Exchange>(
         buckets: engine.window.buckets.get(),
         rule: engine.rule,
         prefixes: fingerprint(&engine.prefixes),
-        formats: (FORMAT, FORMAT),
         clock: Timestamp(0),
         digests: Vec::new(),
         address: None,

@@ -1,27 +1,23 @@
-//! Bytes of a record in the store.
+//! Bytes of the store.
 //!
 //! ```text
 //! key    family (1 byte: 4 or 6), address (4 or 16 bytes, network order), prefix length (1 byte)
-//! value  format (1 byte: 5, or 3 or 4 of an older gateway), payload ([`super::record`]), CRC-32 of key, format and payload (4 bytes, little endian)
+//! value  format (1 byte: 6), payload (postcard), CRC-32 of key, format and payload (4 bytes, little endian)
 //! ```
 //!
-//! Keys sort as networks do. The checksum takes the key in, so that a value that ended up under another network's key is
-//! found out. A format this gateway does not know is left out on reading, like a damaged entry: the network starts cold.
+//! Keys sort as networks do; the other trees have keys of their own. The checksum takes the key in, so that a value that ended up under
+//! another network's key is found out. A format this gateway does not know is left out on reading, like a damaged entry: the network starts
+//! cold. A record comes back as it was; whether it makes sense is for the engine that takes it to judge.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use spand_core::window::record::NetworkRecord;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use spand_proto::network::Network;
 
-use super::record;
-use spand_core::encoding::numbers::{Malformed, Reader, Writer};
-use spand_core::encoding::parts::Layout;
-
-/// Format of what follows.
-const FORMAT: u8 = 5;
-/// Those before; read only.
-const FORMATS_BEFORE: [(u8, Layout); 2] = [(4, Layout::Queue), (3, Layout::Plain)];
+/// Format of every value. Whatever changes the bytes of a type in the store raises it and the version of the directory.
+pub(super) const FORMAT: u8 = 6;
 pub(super) const CHECKSUM_LEN: usize = 4;
 
 /// Why an entry was left out.
@@ -39,13 +35,6 @@ pub(super) enum RecordError {
     /// The checksum is right and the payload still makes no record.
     #[error("the entry holds nonsense")]
     Nonsense,
-}
-
-impl From<Malformed> for RecordError {
-    fn from(_: Malformed) -> Self {
-        // Nothing is missing of an entry with the right checksum.
-        Self::Nonsense
-    }
 }
 
 /// The key of a network.
@@ -80,27 +69,38 @@ pub(super) fn network(key: &[u8]) -> Option<Network> {
     (network.prefix() == prefix).then_some(network)
 }
 
-/// The value of a record under `key`.
-pub(super) fn value(key: &[u8], record: &NetworkRecord) -> Vec<u8> {
-    let mut value = Writer::default();
-    value.byte(FORMAT);
-    record::write(record, &mut value);
-    let mut value = value.bytes;
-    let checksum = checksum(key, &value);
-    value.extend_from_slice(&checksum);
-    value
+/// A value under `key`, with its format and checksum.
+pub(super) fn sealed(key: &[u8], value: &impl Serialize) -> sled::Result<Vec<u8>> {
+    // No value of ours is of a kind that it refuses.
+    let refused = |error: postcard::Error| sled::Error::Unsupported(error.to_string());
+    let mut entry = postcard::to_extend(value, vec![FORMAT]).map_err(refused)?;
+    entry.extend_from_slice(&checksum(key, &entry));
+    Ok(entry)
 }
 
-/// The record of a value under `key`.
-pub(super) fn record_of(key: &[u8], value: &[u8]) -> Result<NetworkRecord, RecordError> {
+/// The payload of a value under `key`.
+pub(super) fn unsealed<'a>(key: &[u8], value: &'a [u8]) -> Result<&'a [u8], RecordError> {
     let (checked, found) = value.split_last_chunk::<CHECKSUM_LEN>().ok_or(RecordError::Short)?;
     if checksum(key, checked) != *found {
         return Err(RecordError::Checksum);
     }
-    let (format, payload) = checked.split_first().ok_or(RecordError::Short)?;
-    let mut formats = FORMATS_BEFORE.into_iter().chain([(FORMAT, Layout::Full)]);
-    let (_, layout) = formats.find(|(known, _)| known == format).ok_or(RecordError::Format(*format))?;
-    Ok(record::read(&mut Reader { rest: payload }, layout)?)
+    match checked.split_first().ok_or(RecordError::Short)? {
+        (&FORMAT, payload) => Ok(payload),
+        (other, _) => Err(RecordError::Format(*other)),
+    }
+}
+
+/// What a value under `key` holds.
+pub(super) fn opened<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, RecordError> {
+    unsealed(key, value).and_then(decoded)
+}
+
+/// What a payload holds, where it holds nothing else.
+pub(super) fn decoded<T: DeserializeOwned>(payload: &[u8]) -> Result<T, RecordError> {
+    match postcard::take_from_bytes(payload) {
+        Ok((value, [])) => Ok(value),
+        _ => Err(RecordError::Nonsense),
+    }
 }
 
 /// CRC-32 of a key and what is kept under it.
@@ -117,6 +117,7 @@ mod tests {
     use spand_core::types::ConnectionId;
     use spand_core::types::RttSum;
     use spand_core::window::bucket::{Bucket, Contribution, FullSum, QueueSum, RemoteRtt, Source};
+    use spand_core::window::record::NetworkRecord;
     use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
     use super::*;
@@ -202,12 +203,45 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_record_with_other_bytes_has_another_format() {
+        let (window, remote) = (Window::from_bytes(1.5), IpAddr::from([192, 0, 2, 1]));
+        let rtt = RttSum { count: 1, min: Some(Micros(2)), sum: Micros(3) };
+        let full = FullSum { samples: 4, bytes: 5.5, by_rate: true };
+        let contribution = Contribution {
+            bucket: 300,
+            source: Some(Source { remote, connection: ConnectionId(6) }),
+            samples: 7,
+            loss_samples: 8,
+            sum_bytes: 9.5,
+            loss_bytes: 10.5,
+            full,
+            squares: 11.5,
+            carried: window,
+            mss: Bytes(12),
+            queued: QueueSum { losses: 13, bytes: 14.5, squares: 15.5 },
+            lower_bounds: 16,
+            largest_bound: window,
+        };
+        let record = NetworkRecord {
+            bucket: Micros(17),
+            buckets: vec![Bucket { index: 300, rtt, losses: 18, window_limited: 19, ..Bucket::default() }],
+            contributions: vec![contribution],
+            rtts: vec![RemoteRtt { bucket: 300, remote, count: 20, sum: Micros(21) }],
+            newest_sample: Some(Timestamp(22)),
+            newest: None,
+            raised: Some(Timestamp(23)),
+        };
+        let value = sealed(&[], &record).unwrap();
+        assert_eq!((FORMAT, value.len(), checksum(&[], &value)), (6, 115, [28, 223, 68, 33]));
+    }
+
     proptest! {
         #[test]
         fn any_record_comes_back(record in record(), of in any_network()) {
             let key = key(of);
             prop_assert_eq!(network(&key), Some(of));
-            prop_assert_eq!(record_of(&key, &value(&key, &record)), Ok(record));
+            prop_assert_eq!(opened(&key, &sealed(&key, &record).unwrap()), Ok(record));
         }
 
         #[test]
@@ -221,12 +255,12 @@ mod tests {
         #[test]
         fn damage_is_found_out(record in record(), at: prop::sample::Index, mask in 1u8.., cut: prop::sample::Index) {
             let (key, other) = (key("192.0.2.0/24".parse().unwrap()), key("192.0.3.0/24".parse().unwrap()));
-            let sound = value(&key, &record);
+            let sound = sealed(&key, &record).unwrap();
             let mut flipped = sound.clone();
             *at.get_mut(&mut flipped) ^= mask;
-            prop_assert_eq!(record_of(&key, &flipped), Err(RecordError::Checksum));
-            prop_assert_eq!(record_of(&other, &sound), Err(RecordError::Checksum));
-            prop_assert!(record_of(&key, &sound[..cut.index(sound.len())]).is_err());
+            prop_assert_eq!(opened::<NetworkRecord>(&key, &flipped), Err(RecordError::Checksum));
+            prop_assert_eq!(opened::<NetworkRecord>(&other, &sound), Err(RecordError::Checksum));
+            prop_assert!(opened::<NetworkRecord>(&key, &sound[..cut.index(sound.len())]).is_err());
         }
 
         /// With a checksum that is right, as a fault of ours would write it.
@@ -235,17 +269,12 @@ mod tests {
             let key = key("192.0.2.0/24".parse().unwrap());
             let mut entry = vec![FORMAT];
             entry.extend_from_slice(&payload);
-            let sealed = |entry: &[u8]| {
-                let mut hasher = crc32fast::Hasher::new();
-                hasher.update(&key);
-                hasher.update(entry);
-                [entry, &hasher.finalize().to_le_bytes()].concat()
-            };
-            if let Ok(record) = record_of(&key, &sealed(&entry)) {
+            let opened = |entry: &[u8]| opened::<NetworkRecord>(&key, &[entry, &checksum(&key, entry)].concat());
+            if let Ok(record) = opened(&entry) {
                 prop_assert!(record.buckets.len() + record.contributions.len() + record.rtts.len() <= payload.len());
             }
             entry[0] = FORMAT + 1;
-            prop_assert_eq!(record_of(&key, &sealed(&entry)), Err(RecordError::Format(FORMAT + 1)));
+            prop_assert_eq!(opened(&entry), Err(RecordError::Format(FORMAT + 1)));
         }
 
         #[test]

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! NAME                      directory of the store
-//! NAME/VERSION              "spand store 2\n", written before anything else
+//! NAME/VERSION              "spand store 3\n", written before anything else
 //! NAME/sled                 the database
 //! NAME.lock                 held by the gateway that uses the store; outlives a set-aside
 //! NAME.damaged-1764000000   a store set aside, by the second since 1970 when that happened
 //! NAME.newer-1764000000     the same, written by a newer gateway
+//! NAME.older-1764000000     the same, written by an older gateway
 //!
-//! Of either kind the newest three are kept.
+//! Of each kind the newest three are kept.
 //! ```
 
 use std::fs::{self, File, OpenOptions};
@@ -22,11 +23,8 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::OpenError;
 
-/// Version of directory and database; what is inside a record has its own ([`super::codec`]).
-pub(super) const VERSION: u32 = 2;
-/// The one before: read, and marked with the present version before anything is written, so that an older gateway sets the store aside
-/// rather than drop records that it does not understand.
-const VERSION_BEFORE: u32 = 1;
+/// Version of directory and database; each value has its own ([`super::codec`]).
+const VERSION: u32 = 3;
 
 const VERSION_FILE: &str = "VERSION";
 const VERSION_FILE_NEW: &str = "VERSION.new";
@@ -39,9 +37,9 @@ const KEPT_ASIDE: usize = 3;
 /// Why a store was set aside.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Damage {
-    /// A newer gateway wrote it.
-    #[error("has version {0}, newer than this gateway's {VERSION}")]
-    Newer(u32),
+    /// Another version of the gateway wrote it.
+    #[error("has version {0}, and this gateway reads version {VERSION}")]
+    Version(u32),
     /// It says no version, or not in our words.
     #[error("does not say its version")]
     NoVersion,
@@ -73,8 +71,6 @@ pub(super) struct Directory {
 pub(super) enum Found {
     /// A store of this version.
     Store,
-    /// A store of the version before.
-    Older,
     /// Nothing: it was made ready for a new store.
     Nothing,
     /// A store that cannot be used.
@@ -133,9 +129,8 @@ impl Directory {
         match fs::read(self.path.join(VERSION_FILE)) {
             Ok(text) => Ok(match parse_version(&text) {
                 Some(VERSION) => Found::Store,
-                Some(VERSION_BEFORE) => Found::Older,
-                Some(newer) if newer > VERSION => Found::Bad(Damage::Newer(newer)),
-                _ => Found::Bad(Damage::NoVersion),
+                Some(other) => Found::Bad(Damage::Version(other)),
+                None => Found::Bad(Damage::NoVersion),
             }),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Bad(Damage::NoVersion)),
             Err(error) => Err(self.failed("reading its version")(error)),
@@ -147,7 +142,7 @@ impl Directory {
         if self.path.join(VERSION_FILE).exists() { Ok(()) } else { self.make() }
     }
 
-    /// Makes an empty store, its directory and its version, or gives one its present version.
+    /// Makes an empty store: its directory and its version.
     pub(super) fn make(&self) -> Result<(), OpenError> {
         let make = || {
             fs::create_dir_all(&self.path)?;
@@ -164,7 +159,11 @@ impl Directory {
 
     /// Moves the store out of the way. The caller has to [make](Self::make_where_missing) an empty one.
     pub(super) fn set_aside(&self, damage: Damage) -> Result<SetAside, OpenError> {
-        let kind = if matches!(damage, Damage::Newer(_)) { "newer" } else { "damaged" };
+        let kind = match damage {
+            Damage::Version(version) if version > VERSION => "newer",
+            Damage::Version(_) => "older",
+            Damage::NoVersion | Damage::Unreadable(_) => "damaged",
+        };
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         // After the newest there is: a free second before it would be the oldest, and the first to be removed.
         let newest_s = self.aside(kind).ok().and_then(|aside| Some(aside.last()?.0));

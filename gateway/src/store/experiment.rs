@@ -4,7 +4,7 @@
 //! key    0                                        the comparison: one entry
 //!        1, names of a certificate                a host
 //!        4 or 6, address (4 or 16 bytes)          a host without one
-//! value  format (1 byte: 1), payload (postcard), CRC-32 of key, format and payload (4 bytes, little endian)
+//! value  as in [`super::codec`]
 //! ```
 //!
 //! The payload of the comparison begins with its layout ([`spand_proto::comparison::LAYOUT`]). A tree of its own: what is
@@ -16,7 +16,6 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sled::{Batch, Db, Tree};
 use spand_core::mem::{allocated, listed, treed};
@@ -24,10 +23,9 @@ use spand_proto::comparison::{ARMS, CLASSES, Comparison, LAYOUT};
 use spand_proto::contract::MAX_HOST_NAME_BYTES;
 use spand_proto::units::Timestamp;
 
-use super::codec::{CHECKSUM_LEN, RecordError, checksum};
+use super::codec::{FORMAT, RecordError, decoded, opened, sealed, unsealed};
 use crate::publisher::Client;
 
-const FORMAT: u8 = 1;
 const TREE: &[u8] = b"experiment";
 const COMPARISON: &[u8] = &[0];
 const CERTIFICATE: u8 = 1;
@@ -154,7 +152,7 @@ fn with_hosts(experiment: Experiment, tree: &Tree) -> sled::Result<SavedExperime
         if key == COMPARISON {
             continue;
         }
-        match client(&key).zip(unsealed(&key, &value).and_then(decoded).ok()) {
+        match client(&key).zip(opened(&key, &value).ok()) {
             Some(host) => hosts.push(host),
             None => unreadable += 1,
         }
@@ -226,43 +224,8 @@ pub(super) fn comparison_of(value: &[u8]) -> Result<Experiment, NotContinued> {
     decoded(rest).map_err(|_| NotContinued::Damaged)
 }
 
-/// The host of its entry.
-#[cfg(any(test, fuzzing))]
-pub(super) fn host_of(key: &[u8], value: &[u8]) -> Result<ReportingHost, RecordError> {
-    unsealed(key, value).and_then(decoded)
-}
-
 /// The entry of a comparison.
 #[cfg(any(test, fuzzing))]
 pub(super) fn entry_of(experiment: &Experiment) -> sled::Result<Vec<u8>> {
     sealed(COMPARISON, &(LAYOUT, experiment))
-}
-
-/// A value under `key`, with its format and checksum.
-pub(super) fn sealed(key: &[u8], value: &impl Serialize) -> sled::Result<Vec<u8>> {
-    // No value of ours is of a kind that it refuses.
-    let refused = |error: postcard::Error| sled::Error::Unsupported(error.to_string());
-    let mut entry = postcard::to_extend(value, vec![FORMAT]).map_err(refused)?;
-    entry.extend_from_slice(&checksum(key, &entry));
-    Ok(entry)
-}
-
-/// The payload of a value under `key`.
-pub(super) fn unsealed<'a>(key: &[u8], value: &'a [u8]) -> Result<&'a [u8], RecordError> {
-    let (checked, found) = value.split_last_chunk::<CHECKSUM_LEN>().ok_or(RecordError::Short)?;
-    if checksum(key, checked) != *found {
-        return Err(RecordError::Checksum);
-    }
-    match checked.split_first().ok_or(RecordError::Short)? {
-        (&FORMAT, payload) => Ok(payload),
-        (other, _) => Err(RecordError::Format(*other)),
-    }
-}
-
-/// What a payload holds, where it holds nothing else.
-pub(super) fn decoded<T: DeserializeOwned>(payload: &[u8]) -> Result<T, RecordError> {
-    match postcard::take_from_bytes(payload) {
-        Ok((value, [])) => Ok(value),
-        _ => Err(RecordError::Nonsense),
-    }
 }

@@ -18,20 +18,17 @@ pub fn key(network: Network) -> Vec<u8> {
 
 /// The record of a value, where it is one.
 pub fn record(key: &[u8], value: &[u8]) -> Option<NetworkRecord> {
-    codec::record_of(key, value).ok()
+    codec::opened(key, value).ok()
 }
 
 /// The same for a value that lacks its checksum, which no fuzzer would guess.
 pub fn unsealed(key: &[u8], value: &[u8]) -> Option<NetworkRecord> {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(key);
-    hasher.update(value);
-    record(key, &[value, &hasher.finalize().to_le_bytes()].concat())
+    record(key, &[value, &codec::checksum(key, value)].concat())
 }
 
 /// The value of a record.
 pub fn value(key: &[u8], record: &NetworkRecord) -> Vec<u8> {
-    codec::value(key, record)
+    codec::sealed(key, record).expect("a record has a form")
 }
 
 /// The host of a key of the experiment, where it is one.
@@ -58,5 +55,5 @@ pub fn experiment_entry(experiment: &Experiment) -> Option<Vec<u8>> {
 /// The host of its entry, and of the same for one that lacks its checksum.
 pub fn reporting_hosts(key: &[u8], entry: &[u8]) -> [Option<ReportingHost>; 2] {
     let sealed = [entry, &codec::checksum(key, entry)].concat();
-    [entry, &sealed].map(|entry| experiment::host_of(key, entry).ok())
+    [entry, &sealed].map(|entry| codec::opened(key, entry).ok())
 }

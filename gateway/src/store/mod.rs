@@ -15,7 +15,7 @@ mod experiment;
 pub mod fuzzing;
 mod late;
 mod opening;
-mod record;
+mod refused;
 mod sled_store;
 #[cfg(test)]
 mod tests;
@@ -33,7 +33,7 @@ use crate::totals::TotalsChange;
 pub use self::directory::{Damage, SetAside};
 pub use self::experiment::{Experiment, ExperimentChange, NewestBatch, NotContinued, ReportingHost, SavedExperiment};
 pub use self::late::LateStore;
-pub use self::record::{Refused, RefusedLabels};
+pub use self::refused::{Refused, RefusedLabels};
 pub use self::sled_store::{Opened, SledStore};
 pub use self::writer::{StoreMeasures, StoreWriter};
 

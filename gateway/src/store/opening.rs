@@ -112,7 +112,7 @@ fn entries(database: &Db) -> sled::Result<(Vec<(Network, NetworkRecord)>, usize)
     let mut unreadable = 0;
     for entry in database.iter() {
         let (key, value) = entry?;
-        match codec::network(&key).zip(codec::record_of(&key, &value).ok()) {
+        match codec::network(&key).zip(codec::opened(&key, &value).ok()) {
             Some(record) => records.push(record),
             None => unreadable += 1,
         }

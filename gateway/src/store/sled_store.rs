@@ -68,13 +68,11 @@ const BATCH_CHANGES: usize = 128;
 pub(super) const MAX_SET_ASIDE: u32 = 4;
 
 impl SledStore {
-    /// Opens the store at `path`, or makes one. One that is damaged or newer is set aside and replaced by an empty one.
+    /// Opens the store at `path`, or makes one. One that is damaged or of another version is set aside and replaced by an empty one.
     pub fn open(path: &Path) -> Result<Opened, OpenError> {
         let directory = Directory::lock(path)?;
-        let found = directory.look()?;
-        let is_older = matches!(found, Found::Older);
-        let (mut set_aside, fresh) = match found {
-            Found::Store | Found::Older => (None, false),
+        let (mut set_aside, fresh) = match directory.look()? {
+            Found::Store => (None, false),
             Found::Nothing => (None, true),
             Found::Bad(damage) => (Some(directory.set_aside(damage)?), true),
         };
@@ -88,9 +86,6 @@ impl SledStore {
                 read(&directory)?.map_err(|why| OpenError::New { path: path.to_owned(), why })?
             }
         };
-        if is_older {
-            directory.make()?;
-        }
         let Contents { database, records, unreadable, experiment: Held { experiment, stale }, totals } = opened;
         let database = Database::Open(database);
         let store = Self { database, read, set_aside: 0, stale_experiment: stale, lacks_hosts: false, directory };
@@ -181,7 +176,7 @@ impl EstimateStore for SledStore {
                 for (network, record) in changes {
                     let key = codec::key(*network);
                     match record {
-                        Some(record) => batch.insert(key.as_slice(), codec::value(&key, record)),
+                        Some(record) => batch.insert(key.as_slice(), codec::sealed(&key, record)?),
                         None => batch.remove(key.as_slice()),
                     }
                 }

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! key    resolution (1 byte: 0 minutes, 1 ten minutes, 2 hours), beginning in seconds since 1970 (8 bytes, big endian)
-//! value  as in [`super::experiment`]
+//! value  as in [`super::codec`]
 //! ```
 //!
-//! A tree of its own, which releases before it pass over.
+//! A tree of its own: what is damaged here leaves the rest as it is.
 
 use sled::{Batch, Db};
 use spand_proto::units::Timestamp;
 use strum::VariantArray;
 
-use super::experiment::{decoded, sealed, unsealed};
+use super::codec::{opened, sealed};
 use crate::totals::{Point, Step, TotalsChange};
 
 const TREE: &[u8] = b"totals";
@@ -28,7 +28,7 @@ pub(super) fn read(database: &Db) -> sled::Result<(Vec<(Step, Point)>, usize)> {
     }
     for entry in &database.open_tree(TREE)? {
         let (key, value) = entry?;
-        let point = unsealed(&key, &value).and_then(decoded::<Point>).ok();
+        let point = opened::<Point>(&key, &value).ok();
         match step(&key).zip(point).filter(|(step, point)| *key == self::key(*step, point.at)) {
             Some(found) => points.push(found),
             None => unreadable += 1,

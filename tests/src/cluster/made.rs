@@ -12,7 +12,7 @@ use spand_core::window::cells::Cell;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
-use spand_share::format::{BatchWriter, FORMAT, Member, write_member};
+use spand_share::format::{BatchWriter, Member, write_member};
 
 /// Most connections in a cell; cells have one, two or three.
 const CONNECTIONS: u64 = 3;
@@ -68,7 +68,6 @@ impl MadeCells {
                 buckets: buckets.get(),
                 rule: RuleKind::default(),
                 prefixes: fingerprint(&[]),
-                formats: (FORMAT, FORMAT),
                 clock: now,
                 digests: Vec::new(),
                 address: None,

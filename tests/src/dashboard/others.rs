@@ -16,7 +16,7 @@ use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 use spand_share::exchange::{LinkState, MirrorLag, SiteStream, StreamFault, StreamState, Topic};
-use spand_share::format::{FORMAT, Member};
+use spand_share::format::Member;
 use spand_share::{Incompatible, MemberView, ShareStatus, ShareView};
 
 /// The group of the gateway that is looked at, and of the one that sees the same packets.
@@ -41,7 +41,6 @@ pub(super) fn view() -> ShareView {
         buckets: 30,
         rule: RuleKind::Robust,
         prefixes: 0,
-        formats: (FORMAT, FORMAT),
         clock: Timestamp(0),
         digests: Vec::new(),
         address: Some(format!("https://{name}.example.net:7443")),

@@ -59,8 +59,6 @@ pub(super) const IDENTIFIERS: &[&str] = &[
     "networks_revision",
     "link_id",
     "mirror_group",
-    "newest_format_written",
-    "oldest_format_read",
     "cgroup_id",
     "status",
     "connection",

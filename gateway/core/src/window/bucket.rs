@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
 use spand_proto::growth::threshold::buffer_at_loss;
 use spand_proto::no_estimate::{COUNTED, Outcomes, Reason};
 use spand_proto::units::{Bytes, Micros, Window};
@@ -10,7 +11,7 @@ use crate::counters::Ignored;
 use crate::types::{ConnectionId, LimitCounts, RttSum, SampleReason, WindowSample};
 
 /// Aggregates of one network over one bucket. Every bucket in which anything happened has one.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Bucket {
     /// Bucket lengths from the epoch to the start of this bucket.
     pub index: u64,
@@ -25,6 +26,7 @@ pub struct Bucket {
     /// Round trips that the application limited.
     pub application_limited: u32,
     /// Transfers that gave no sample, as this gateway saw them: neither stored nor shared.
+    #[serde(skip)]
     pub outcomes: BucketOutcomes,
 }
 
@@ -71,7 +73,7 @@ impl From<BucketOutcomes> for Outcomes {
 }
 
 /// Round-trip times to one remote address in one bucket; they are in the bucket's own sum too.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct RemoteRtt {
     /// The bucket's [`Bucket::index`].
     pub bucket: u64,
@@ -84,7 +86,7 @@ pub struct RemoteRtt {
 }
 
 /// What one connection added to one bucket.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Contribution {
     /// The bucket's [`Bucket::index`].
     pub bucket: u64,
@@ -115,7 +117,7 @@ pub struct Contribution {
 }
 
 /// Samples at a full path: they show what it carries, and not only what it carried.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct FullSum {
     /// How many.
     pub samples: u32,
@@ -155,7 +157,7 @@ impl FullSum {
 
 /// What a connection had in the bottleneck's queue when it overflowed: the window at the loss times the part of the round trip beyond the
 /// smallest.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct QueueSum {
     /// Losses that show it.
     pub losses: u32,
@@ -187,7 +189,7 @@ impl QueueSum {
 }
 
 /// Where samples come from.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct Source {
     /// Address of the remote end.
     pub remote: IpAddr,

@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
 use spand_proto::no_estimate::Outcomes;
 use spand_proto::units::{Micros, Timestamp, Window};
 
@@ -23,7 +24,7 @@ pub const CONTRIBUTIONS_PER_BUCKET: usize = 16;
 pub const REMOTES_PER_BUCKET: usize = 16;
 
 /// What is kept of one network. Plain data: the same record, given back, gives the same answers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct NetworkRecord {
     /// Length of a bucket.
     pub bucket: Micros,

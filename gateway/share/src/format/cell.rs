@@ -1,23 +1,13 @@
-//! A cell as bytes.
+//! A cell in a message.
 
-use std::net::IpAddr;
-
-use spand_core::sharing::{GatewayId, Pseudonyms, TapId};
+use serde::{Deserialize, Serialize};
+use spand_core::sharing::{GatewayId, Pseudonyms, TapId, WireNetwork};
 use spand_core::types::{ConnectionId, SampleRate};
-use spand_core::window::bucket::{Contribution, RemoteRtt, Source};
+use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt, Source};
 use spand_core::window::cells::Cell;
 use spand_core::window::record::{CONTRIBUTIONS_PER_BUCKET, REMOTES_PER_BUCKET};
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
-
-use super::network::{read_network, write_network};
-use spand_core::encoding::numbers::{Malformed, Reader, Writer, bits, flags, optional, read_optional};
-use spand_core::encoding::parts::{self, Layout};
-
-/// Fewest bytes of a cell, of a contribution and of the round trips to an address.
-pub(super) const LEAST: usize = 9 + parts::LEAST_BUCKET;
-const LEAST_CONTRIBUTION: usize = 1 + parts::LEAST_CONTRIBUTION;
-const LEAST_ROUND_TRIPS: usize = 10;
 
 /// Most contributions of a cell: of the connections that are kept apart, and of a common rest.
 pub(crate) const MOST_CONTRIBUTIONS: usize = CONTRIBUTIONS_PER_BUCKET + 1;
@@ -71,113 +61,100 @@ impl Span {
     }
 }
 
-/// Writes a cell. Where it cannot be, part of it may be written.
-pub(super) fn write(head: CellHead, network: Network, cell: &Cell, out: &mut Writer) -> Result<(), Unwritable> {
-    let Cell {
-        gateway,
-        tap,
-        as_of,
-        bucket,
-        contributions,
-        rtts,
-        followed,
-        parallel,
-        parallel_at_samples,
-        newest_sample,
-        raised,
-    } = cell;
-    if (*gateway, *tap) != (head.gateway, head.tap) {
-        return Err(Unwritable::OfAnother);
+/// Hash and connection.
+type WireSource = ([u8; 8], [u8; 8]);
+
+/// A cell without what its batch has. Of an address it has the hash in its pseudonym, and moments are nanoseconds after the bucket's start.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct WireCell {
+    #[serde(with = "WireNetwork")]
+    network: Network,
+    bucket: Bucket,
+    /// None of a closed bucket, which is as of its end.
+    as_of: Option<u64>,
+    newest_sample: Option<u64>,
+    raised: Option<u64>,
+    /// Each without bucket and source of its own.
+    contributions: Vec<(Option<WireSource>, Contribution)>,
+    /// Hash, count and sum.
+    rtts: Vec<([u8; 8], u64, Micros)>,
+    /// Parts of 256, less one: a share is never none, and all of it would need a ninth bit.
+    followed: u8,
+    parallel: u32,
+    parallel_at_samples: u32,
+}
+
+impl WireCell {
+    pub(super) fn new(head: CellHead, network: Network, cell: &Cell) -> Result<Self, Unwritable> {
+        if (cell.gateway, cell.tap) != (head.gateway, head.tap) {
+            return Err(Unwritable::OfAnother);
+        }
+        let index = cell.bucket.index;
+        let span = Span::of(index, head.bucket).ok_or(Unwritable::Times)?;
+        if cell.contributions.iter().any(|part| part.bucket != index)
+            || cell.rtts.iter().any(|part| part.bucket != index)
+        {
+            return Err(Unwritable::OtherBucket);
+        }
+        let offset = |at: Option<Timestamp>| at.map(|at| span.offset(at).ok_or(Unwritable::Times)).transpose();
+        // A real address has nothing that may be written.
+        let hash = |remote| Pseudonyms::hash_of(remote).map(u64::to_le_bytes).ok_or(Unwritable::Address);
+        let contribution = |part: &Contribution| {
+            let source = part.source.map(|of| Ok((hash(of.remote)?, of.connection.0.to_le_bytes()))).transpose()?;
+            Ok((source, Contribution { bucket: 0, source: None, ..part.clone() }))
+        };
+        Ok(Self {
+            network,
+            bucket: cell.bucket.clone(),
+            as_of: offset(Some(cell.as_of).filter(|as_of| as_of.0 != span.end))?,
+            newest_sample: offset(cell.newest_sample)?,
+            raised: offset(cell.raised)?,
+            contributions: cell.contributions.iter().map(contribution).collect::<Result<_, _>>()?,
+            rtts: cell
+                .rtts
+                .iter()
+                .map(|part| Ok((hash(part.remote)?, part.count, part.sum)))
+                .collect::<Result<_, _>>()?,
+            followed: cell.followed.parts().saturating_sub(1).to_le_bytes()[0],
+            parallel: cell.parallel,
+            parallel_at_samples: cell.parallel_at_samples,
+        })
     }
-    let span = Span::of(bucket.index, head.bucket).ok_or(Unwritable::Times)?;
-    let open = Some(*as_of).filter(|as_of| as_of.0 != span.end);
-    let offset = |at: Option<Timestamp>| at.map(|at| span.offset(at).ok_or(Unwritable::Times)).transpose();
-    write_network(network, out);
-    out.whole(bucket.index);
-    optional(out, &[offset(open)?, offset(*newest_sample)?, offset(*raised)?], Writer::whole);
-    parts::write_bucket(bucket, out);
-    out.whole(contributions.len() as u64);
-    for contribution in contributions {
-        of_bucket(contribution.bucket, bucket.index)?;
-        write_source(contribution.source, out)?;
-        parts::write_contribution(contribution, out);
+
+    /// The cell and its network; `None` where no gateway writes such a cell.
+    pub(super) fn read(self, head: CellHead) -> Option<(Network, Cell)> {
+        // Cells wait by their number; no gateway writes larger ones.
+        if self.contributions.len() > MOST_CONTRIBUTIONS || self.rtts.len() > REMOTES_PER_BUCKET {
+            return None;
+        }
+        let index = self.bucket.index;
+        let span = Span::of(index, head.bucket)?;
+        let moment = |offset: Option<u64>| offset.map_or(Some(None), |offset| span.at(offset).map(Some));
+        let remote = |hash| Pseudonyms::of_hash(u64::from_le_bytes(hash));
+        let contribution = |(source, part): (Option<WireSource>, Contribution)| {
+            let source = source.map(|(hash, connection)| Source {
+                remote: remote(hash),
+                connection: ConnectionId(u64::from_le_bytes(connection)),
+            });
+            Contribution { bucket: index, source, ..part }
+        };
+        let cell = Cell {
+            gateway: head.gateway,
+            tap: head.tap,
+            as_of: moment(self.as_of)?.unwrap_or(Timestamp(span.end)),
+            bucket: self.bucket,
+            contributions: self.contributions.into_iter().map(contribution).collect(),
+            rtts: self
+                .rtts
+                .into_iter()
+                .map(|(hash, count, sum)| RemoteRtt { bucket: index, remote: remote(hash), count, sum })
+                .collect(),
+            followed: SampleRate::of_256(u16::from(self.followed) + 1),
+            parallel: self.parallel,
+            parallel_at_samples: self.parallel_at_samples,
+            newest_sample: moment(self.newest_sample)?,
+            raised: moment(self.raised)?,
+        };
+        Some((self.network, cell))
     }
-    out.whole(rtts.len() as u64);
-    for RemoteRtt { bucket: of, remote, count, sum } in rtts {
-        of_bucket(*of, bucket.index)?;
-        out.fixed(hash(*remote)?);
-        out.whole(*count);
-        out.whole(sum.0);
-    }
-    // A share is never none, and all of it would need a ninth bit.
-    out.byte(followed.parts().saturating_sub(1).to_le_bytes()[0]);
-    out.whole((*parallel).into());
-    out.whole((*parallel_at_samples).into());
-    Ok(())
-}
-
-/// Reads a cell and its network.
-pub(super) fn read(head: CellHead, layout: Layout, input: &mut Reader<'_>) -> Result<(Network, Cell), Malformed> {
-    let network = read_network(input)?;
-    let index = input.whole()?;
-    let span = Span::of(index, head.bucket).ok_or(Malformed::Nonsense)?;
-    let [open, newest_sample, raised] =
-        read_optional(input, |input| span.at(input.whole()?).ok_or(Malformed::Nonsense))?;
-    let bucket = parts::read_bucket(index, input)?;
-    let contributions = input.list(LEAST_CONTRIBUTION, |input| read_contribution(index, layout, input))?;
-    let rtts = input.list(LEAST_ROUND_TRIPS, |input| read_round_trips(index, input))?;
-    // Cells wait by their number; no gateway writes larger ones.
-    if contributions.len() > MOST_CONTRIBUTIONS || rtts.len() > REMOTES_PER_BUCKET {
-        return Err(Malformed::Nonsense);
-    }
-    let followed = SampleRate::of_256(u16::from(input.byte()?) + 1);
-    let (parallel, parallel_at_samples) = (input.narrow()?, input.narrow()?);
-    let cell = Cell {
-        gateway: head.gateway,
-        tap: head.tap,
-        as_of: open.unwrap_or(Timestamp(span.end)),
-        bucket,
-        contributions,
-        rtts,
-        followed,
-        parallel,
-        parallel_at_samples,
-        newest_sample,
-        raised,
-    };
-    Ok((network, cell))
-}
-
-fn of_bucket(index: u64, of: u64) -> Result<(), Unwritable> {
-    if index == of { Ok(()) } else { Err(Unwritable::OtherBucket) }
-}
-
-/// What stands for an address: a real one has nothing that may be written.
-fn hash(remote: IpAddr) -> Result<u64, Unwritable> {
-    Pseudonyms::hash_of(remote).ok_or(Unwritable::Address)
-}
-
-fn write_source(source: Option<Source>, out: &mut Writer) -> Result<(), Unwritable> {
-    out.byte(bits([source.is_some()]));
-    if let Some(Source { remote, connection }) = source {
-        out.fixed(hash(remote)?);
-        out.fixed(connection.0);
-    }
-    Ok(())
-}
-
-fn read_contribution(index: u64, layout: Layout, input: &mut Reader<'_>) -> Result<Contribution, Malformed> {
-    let [has_source] = flags(input.byte()?)?;
-    let source = if has_source {
-        let remote = Pseudonyms::of_hash(input.fixed()?);
-        Some(Source { remote, connection: ConnectionId(input.fixed()?) })
-    } else {
-        None
-    };
-    parts::read_contribution(index, source, input, layout)
-}
-
-fn read_round_trips(index: u64, input: &mut Reader<'_>) -> Result<RemoteRtt, Malformed> {
-    let remote = Pseudonyms::of_hash(input.fixed()?);
-    Ok(RemoteRtt { bucket: index, remote, count: input.whole()?, sum: Micros(input.whole()?) })
 }

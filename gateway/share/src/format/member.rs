@@ -1,23 +1,22 @@
-//! Who a member is, as bytes.
+//! Who a member is.
 
+use serde::{Deserialize, Serialize};
 use spand_core::sharing::{GatewayId, TapId};
 use spand_core::window::cells::Digest;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Micros, Timestamp};
 
-use super::{FormatError, Kind, begun, opened};
-use spand_core::encoding::numbers::{Malformed, Reader, Writer, bits, flags};
+use super::{FormatError, Kind, opened, written};
 
 /// Longest texts, in bytes.
 const NAME_BYTES: usize = 253;
 const VERSION_BYTES: usize = 64;
-const RULE_BYTES: usize = 32;
 const ADDRESS_BYTES: usize = 253;
 /// Most buckets of which it is named what left.
 const MOST_DIGESTS: usize = 64;
 
 /// Who a member is and how it is.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Member {
     /// Its number.
     pub gateway: GatewayId,
@@ -37,8 +36,6 @@ pub struct Member {
     pub rule: RuleKind,
     /// Hash of its prefix list.
     pub prefixes: u64,
-    /// The oldest format that it reads, and the newest that it writes.
-    pub formats: (u8, u8),
     /// Its clock.
     pub clock: Timestamp,
     /// What left of closed buckets, by their index: at most 64, the newest.
@@ -49,46 +46,15 @@ pub struct Member {
 
 /// The message of a member. Of a text that is too long the beginning is written, and no control characters.
 pub fn write_member(member: &Member) -> Vec<u8> {
-    let Member {
-        gateway,
-        tap,
-        instance,
-        name,
-        version,
-        bucket,
-        buckets,
-        rule,
-        prefixes,
-        formats,
-        clock,
-        digests,
-        address,
-    } = member;
-    let mut out = begun(Kind::Member);
-    out.whole(gateway.0.into());
-    out.whole(tap.0.into());
-    out.fixed(*instance);
-    write_text(name, NAME_BYTES, &mut out);
-    write_text(version, VERSION_BYTES, &mut out);
-    out.whole(bucket.0);
-    out.whole((*buckets).into());
-    write_text(rule.name(), RULE_BYTES, &mut out);
-    out.fixed(*prefixes);
-    out.byte(formats.0);
-    out.byte(formats.1);
-    out.whole(clock.0);
-    let digests = digests.get(digests.len().saturating_sub(MOST_DIGESTS)..).unwrap_or_default();
-    out.whole(digests.len() as u64);
-    for (index, digest) in digests {
-        out.whole(*index);
-        out.whole(digest.cells.into());
-        out.fixed(digest.hash);
-    }
-    out.byte(bits([address.is_some()]));
-    if let Some(address) = address {
-        write_text(address, ADDRESS_BYTES, &mut out);
-    }
-    out.bytes
+    let digests = member.digests.get(member.digests.len().saturating_sub(MOST_DIGESTS)..).unwrap_or_default();
+    let cut = Member {
+        name: printable(&member.name, NAME_BYTES),
+        version: printable(&member.version, VERSION_BYTES),
+        digests: digests.to_vec(),
+        address: member.address.as_deref().map(|address| printable(address, ADDRESS_BYTES)),
+        ..member.clone()
+    };
+    written(Kind::Member, &cut)
 }
 
 /// Reads the message of a member.
@@ -97,59 +63,24 @@ pub fn write_member(member: &Member) -> Vec<u8> {
 ///
 /// Why it is none.
 pub fn read_member(message: &[u8]) -> Result<Member, FormatError> {
-    let mut input = opened(message, Kind::Member)?;
-    let (gateway, tap, instance) = (GatewayId(input.narrow()?), TapId(input.narrow()?), input.fixed()?);
-    let (name, version) = (read_text(NAME_BYTES, &mut input)?, read_text(VERSION_BYTES, &mut input)?);
-    let (bucket, buckets) = (Micros(input.whole()?), input.narrow()?);
-    let rule = read_text(RULE_BYTES, &mut input)?;
-    let rule = rule.parse().map_err(|_| FormatError::Rule(rule))?;
-    let (prefixes, formats) = (input.fixed()?, (input.byte()?, input.byte()?));
-    let clock = Timestamp(input.whole()?);
-    let digests = input.list(10, |input| {
-        let (index, cells) = (input.whole()?, input.narrow()?);
-        Ok::<_, Malformed>((index, Digest { cells, hash: input.fixed()? }))
-    })?;
-    if digests.len() > MOST_DIGESTS {
-        return Err(FormatError::Nonsense);
-    }
-    let [has_address] = flags(input.byte()?)?;
-    let address = has_address.then(|| read_text(ADDRESS_BYTES, &mut input)).transpose()?;
-    input.end()?;
-    Ok(Member {
-        gateway,
-        tap,
-        instance,
-        name,
-        version,
-        bucket,
-        buckets,
-        rule,
-        prefixes,
-        formats,
-        clock,
-        digests,
-        address,
-    })
-}
-
-fn write_text(text: &str, most: usize, out: &mut Writer) {
-    let mut kept = String::new();
-    for c in text.chars().filter(|c| !c.is_control()) {
-        if kept.len() + c.len_utf8() > most {
-            break;
+    let member: Member = opened(message, Kind::Member)?;
+    let Member { name, version, address, .. } = &member;
+    let address = address.as_deref().unwrap_or_default();
+    for (text, most) in [(name.as_str(), NAME_BYTES), (version, VERSION_BYTES), (address, ADDRESS_BYTES)] {
+        // Texts of others are logged and shown.
+        if text.len() > most || text.chars().any(char::is_control) {
+            return Err(FormatError::Text);
         }
-        kept.push(c);
     }
-    out.whole(kept.len() as u64);
-    out.bytes.extend_from_slice(kept.as_bytes());
+    if member.digests.len() > MOST_DIGESTS { Err(FormatError::Nonsense) } else { Ok(member) }
 }
 
-/// Texts of others are logged and shown.
-fn read_text(most: usize, input: &mut Reader<'_>) -> Result<String, FormatError> {
-    let count = usize::try_from(input.whole()?).ok().filter(|count| *count <= most).ok_or(FormatError::Text)?;
-    let text = std::str::from_utf8(input.bytes(count)?).map_err(|_| FormatError::Text)?;
-    if text.chars().any(char::is_control) {
-        return Err(FormatError::Text);
-    }
-    Ok(text.to_owned())
+/// The beginning of a text, without control characters.
+fn printable(text: &str, most: usize) -> String {
+    let mut bytes = 0;
+    let mut fits = |c: &char| {
+        bytes += c.len_utf8();
+        bytes <= most
+    };
+    text.chars().filter(|c| !c.is_control()).take_while(|c| fits(c)).collect()
 }

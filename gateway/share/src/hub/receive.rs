@@ -9,7 +9,7 @@ use super::{COMPARED, Hub};
 use crate::engine_end::ToEngine;
 use crate::exchange::{Incoming, Topic};
 use crate::format::{FormatError, Kind, kind_of_message, read_again, read_batch, read_member};
-use crate::measure::{OTHER_GATEWAY, ReasonLabel, TopicLabel, UNREADABLE};
+use crate::measure::{OTHER_FORMAT, OTHER_GATEWAY, ReasonLabel, TopicLabel, UNREADABLE};
 use crate::members::Incompatible;
 
 impl Hub {
@@ -116,9 +116,9 @@ impl Hub {
         }
     }
 
-    fn unreadable(&self, GatewayId(gateway): GatewayId, error: &dyn std::error::Error) {
-        let label = ReasonLabel { reason: UNREADABLE };
-        if self.status.measures.refused.get_or_create(&label).inc() == 0 {
+    fn unreadable(&self, GatewayId(gateway): GatewayId, error: &FormatError) {
+        let reason = if matches!(error, FormatError::Unknown(_)) { OTHER_FORMAT } else { UNREADABLE };
+        if self.status.measures.refused.get_or_create(&ReasonLabel { reason }).inc() == 0 {
             tracing::warn!(gateway, %error, "a message of another gateway cannot be read; further ones are only counted");
         }
     }

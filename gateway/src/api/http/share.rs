@@ -96,8 +96,6 @@ struct MemberDocument {
     version: String,
     address: Option<String>,
     mirror_group: Option<u16>,
-    oldest_format_read: u8,
-    newest_format_written: u8,
     clock_offset_ms: f64,
     last_heard_age_s: f64,
     /// Why its cells do not count.
@@ -170,7 +168,7 @@ impl StreamDocument {
 
 impl MemberDocument {
     fn new(known: &MemberView, view: &ShareView, measures: &ShareMeasures, seats: &BTreeMap<GatewayId, usize>) -> Self {
-        let Member { gateway, tap, name, version, address, formats, .. } = &known.member;
+        let Member { gateway, tap, name, version, address, .. } = &known.member;
         let [connections_compared, seen_by_both] = measures.compared_with(*gateway);
         Self {
             gateway: number(*gateway),
@@ -178,8 +176,6 @@ impl MemberDocument {
             version: version.clone(),
             address: address.clone(),
             mirror_group: TapId::group(*tap),
-            oldest_format_read: formats.0,
-            newest_format_written: formats.1,
             clock_offset_ms: known.clock_ahead_us as f64 / 1_000.0,
             last_heard_age_s: known.heard.elapsed().as_secs_f64(),
             incompatible: known.incompatible.map(Incompatible::name),

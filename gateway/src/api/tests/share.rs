@@ -26,7 +26,6 @@ fn member(gateway: u16, tap: TapId) -> Member {
         buckets: 30,
         rule: RuleKind::Robust,
         prefixes: 0,
-        formats: (1, 2),
         clock: Timestamp(0),
         digests: Vec::new(),
         address: None,
@@ -114,7 +113,7 @@ async fn the_link_the_members_and_what_came_of_each_are_shown() {
     assert_eq!(share, expected);
     let one = |of: Value| {
         let mut one = json!({
-            "version": "0.1.0", "address": null, "oldest_format_read": 1, "newest_format_written": 2,
+            "version": "0.1.0", "address": null,
             "last_heard_age_s": null
         });
         one.as_object_mut().unwrap().extend(of.as_object().unwrap().clone());

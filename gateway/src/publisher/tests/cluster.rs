@@ -9,7 +9,7 @@ use spand_proto::no_estimate::Outcomes;
 use spand_proto::push::ImminentStart;
 use spand_proto::units::Segments;
 use spand_share::exchange::LinkState;
-use spand_share::format::{FORMAT, Member};
+use spand_share::format::Member;
 use spand_share::memory::MemoryHub;
 use spand_share::{ShareView, Sharing};
 use tokio::sync::mpsc;
@@ -441,7 +441,6 @@ fn join(hub: &MemoryHub, number: u16) -> Gateway {
         buckets: 30,
         rule: RuleKind::Robust,
         prefixes: 0,
-        formats: (FORMAT, FORMAT),
         clock: Timestamp(0),
         digests: Vec::new(),
         address: None,

@@ -186,12 +186,12 @@ fn an_experiment_of_another_version_or_of_other_sizes_is_not_continued_and_the_l
     };
     let mut newer = bits(&experiment_of(50));
     newer[0] += 1;
-    let other_sizes = experiment::sealed(&[0], &(LAYOUT ^ 1, experiment_of(50))).unwrap();
+    let other_sizes = codec::sealed(&[0], &(LAYOUT ^ 1, experiment_of(50))).unwrap();
     // With a checksum that is right, as a fault of ours would write it.
     let mut longer = bits(&experiment_of(50));
     longer.insert(longer.len() - 4, 0);
     for (entry, why, words) in [
-        (sealed(newer), NotContinued::Format(2), "has format 2"),
+        (sealed(newer), NotContinued::Format(codec::FORMAT + 1), "has format 7"),
         (other_sizes, NotContinued::OtherSizes, "other size classes"),
         (sealed(longer), NotContinued::Damaged, "is damaged"),
     ] {
@@ -321,8 +321,8 @@ proptest! {
     fn nonsense_is_no_experiment_and_no_host(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let seal = |key: &[u8], entry: &[u8]| [entry, &codec::checksum(key, entry)].concat();
         prop_assert_eq!(experiment::comparison_of(&bytes).err(), Some(NotContinued::Damaged));
-        let entry = [&[1], bytes.as_slice()].concat();
-        if let Ok(host) = experiment::host_of(&[4, 1, 1, 1, 1], &seal(&[4, 1, 1, 1, 1], &entry)) {
+        let entry = [&[codec::FORMAT], bytes.as_slice()].concat();
+        if let Ok(host) = codec::opened::<ReportingHost>(&[4, 1, 1, 1, 1], &seal(&[4, 1, 1, 1, 1], &entry)) {
             prop_assert!(host.agents.len() <= bytes.len());
         }
         prop_assert!(experiment::comparison_of(&seal(&[0], &entry)).is_err());

@@ -102,25 +102,29 @@ fn a_directory_of_something_else_is_left_alone() {
 }
 
 #[test]
-fn a_newer_store_is_set_aside_whole() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = written(&dir);
-    fs::write(path.join("VERSION"), "spand store 7\n").unwrap();
-    let opened = open(&path);
-    assert!(opened.records.is_empty());
-    let aside = opened.set_aside.unwrap();
-    assert_eq!(aside.damage, Damage::Newer(7));
-    assert!(aside.to.to_string_lossy().contains("estimates.newer-"));
-    let line = aside.to_string();
-    assert!(line.contains("version 7") && line.contains("starts cold") && !line.contains('\n'), "{line}");
-    // A newer gateway finds it as it was.
-    fs::write(aside.to.join("VERSION"), "spand store 1\n").unwrap();
-    assert_eq!(open(&aside.to).records.len(), 20);
+fn a_store_of_another_version_is_set_aside_whole() {
+    for (version, kind) in [(7, "newer"), (2, "older"), (0, "older")] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = written(&dir);
+        let sound = fs::read(path.join("VERSION")).unwrap();
+        fs::write(path.join("VERSION"), format!("spand store {version}\n")).unwrap();
+        let opened = open(&path);
+        assert!(opened.records.is_empty());
+        let aside = opened.set_aside.unwrap();
+        assert_eq!(aside.damage, Damage::Version(version));
+        assert!(aside.to.to_string_lossy().contains(&format!("estimates.{kind}-")));
+        let line = aside.to_string();
+        assert!(line.contains(&format!("has version {version}, and this gateway reads version 3")), "{line}");
+        assert!(line.contains("starts cold") && !line.contains('\n'), "{line}");
+        // The gateway that wrote it finds it as it was.
+        fs::write(aside.to.join("VERSION"), sound).unwrap();
+        assert_eq!(open(&aside.to).records.len(), 20);
+    }
 }
 
 #[test]
 fn a_store_that_lost_its_version_is_set_aside() {
-    for words in [None, Some("spand store -1\n"), Some("spand store 0"), Some("\u{fffd}")] {
+    for words in [None, Some("spand store -1\n"), Some("spand store"), Some("\u{fffd}")] {
         let dir = tempfile::tempdir().unwrap();
         let path = written(&dir);
         let version = path.join("VERSION");

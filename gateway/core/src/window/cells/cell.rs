@@ -3,6 +3,7 @@
 use std::hash::Hasher;
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
@@ -230,7 +231,7 @@ pub(crate) fn of_index<T>(all: &[T], index: u64, bucket: impl Fn(&T) -> u64) -> 
 
 /// Digest of a closed bucket: a gateway names how many cells it sent of it and a hash of them, in any order. Another gateway that has
 /// others asks for them. A digest protects against loss, and not against a gateway that lies.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Digest {
     /// Cells.
     pub cells: u32,

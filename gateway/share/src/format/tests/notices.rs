@@ -42,6 +42,13 @@ fn a_message_has_room_for_the_notices_that_it_may_hold() {
     assert_eq!(read_notices(&write_notices(&notices)).unwrap().notices.len(), NOTICES_AT_ONCE);
 }
 
+#[test]
+fn a_host_is_read_in_canonical_form() {
+    let seat =
+        |host: &str| Notices { number: 1, notices: vec![Notice::Seat { host: host.parse().unwrap(), here: true }] };
+    assert_eq!(read_notices(&write_notices(&seat("::ffff:192.0.2.1"))), Ok(seat("192.0.2.1")));
+}
+
 proptest! {
     #[test]
     fn any_notices_come_back(notices in notices()) {
