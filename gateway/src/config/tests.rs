@@ -269,6 +269,12 @@ fn tunnels_are_looked_into_between_named_endpoints_alone() {
 }
 
 #[test]
+fn the_option_that_bounded_reassembly_is_refused() {
+    let message = fault("[limits]\nfragmented_packets = 4096");
+    assert!(message.contains("limits.fragmented_packets is no option any more: remove the line"), "{message}");
+}
+
+#[test]
 fn the_option_that_took_tunnels_of_anyone_is_refused_with_what_to_write_instead() {
     let message = fault("[traffic]\ntunnels = [\"vxlan\", \"gre\", \"gre\"]\nread_window_option = true");
     let line =

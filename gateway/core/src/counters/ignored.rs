@@ -49,16 +49,8 @@ pub enum Ignored {
     TunnelEtheripNotConfigured,
     /// Frame: EtherIP, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
     TunnelEtheripUnknownEndpoint,
-    /// Frame: a fragment of an IP packet; the segment is counted with the fragment that completes it.
+    /// Frame: a fragment of an IP packet; not reassembled.
     Fragment,
-    /// IP packet: dropped in fragments, because too many packets, or too many parts of it, were incomplete.
-    FragmentNoRoom,
-    /// IP packet: a fragment did not arrive within 30 s, or before the end of the capture.
-    FragmentTimeout,
-    /// IP packet: its fragments overlap or contradict each other.
-    FragmentOverlap,
-    /// IP packet: a fragment ends beyond the largest possible packet.
-    FragmentTooLarge,
     /// Frame: a header was cut by the snap length.
     Truncated,
     /// Frame: inconsistent headers.

@@ -2,13 +2,12 @@
 
 use ipnet::IpNet;
 use proptest::prelude::*;
-use spand_proto::units::Timestamp;
 use strum::VariantArray;
 
 use super::super::segment::Flags;
-use super::{decode, decode_tunnels, decoder};
+use super::{decode, decode_tunnels};
 use crate::config::Tunnels;
-use crate::counters::{Counters, Ignored};
+use crate::counters::Ignored;
 use crate::types::TunnelKind;
 use crate::wire::Frame;
 
@@ -406,27 +405,7 @@ fn a_kind_is_found_on_the_port_that_is_configured_for_it() {
 
 #[test]
 fn outer_packets_in_fragments_are_those_of_their_addresses() {
-    // Behind an extension header fragments are put together; the header of the whole is looked at.
-    let payload = join(&[47, 0, 1, 4, 0, 0, 0, 0], &join(&[0, 0, 0x86, 0xdd], &ipv6(6, &tcp())));
-    let part = |from: usize, to: usize| {
-        let [high, low] = (u16::try_from(from).unwrap() | u16::from(to < payload.len())).to_be_bytes();
-        ipv6(44, &join(&[60, 0, high, low, 0, 0, 0, 9], &payload[from..to]))
-    };
-    let parts = [part(0, 64), part(64, payload.len())];
-    for (tunnels, expected) in [
-        (Tunnels::NONE, Err(Ignored::TunnelGreNotConfigured)),
-        (between(TunnelKind::Gre, &["2001:db8::1/128"]), Err(Ignored::TunnelGreUnknownEndpoint)),
-        (between(TunnelKind::Gre, &OUTER), Ok(())),
-    ] {
-        let mut decoder = decoder(tunnels);
-        let mut see = |data: &[u8]| {
-            let frame = Frame { link_type: RAW, wire_len: u32::try_from(data.len()).unwrap(), input: 0, data };
-            decoder.decode(Timestamp(1), &frame, &mut Counters::default()).map(drop)
-        };
-        assert_eq!(see(&parts[0]), Err(Ignored::Fragment));
-        assert_eq!(see(&parts[1]), expected);
-    }
-    // Of any other the first fragment shows what is inside.
+    // The first fragment shows what is inside.
     let mut first = ethernet(0x0800, &ipv4(4, &packet()));
     first[20] = 0x20;
     let of = |tunnels| decode_tunnels(ETHERNET, &first, tunnels).map(drop);
