@@ -18,8 +18,7 @@ const LINKS: [u16; 40] = [
 fuzz_target!(|data: &[u8]| {
     let tunnels = Tunnels::ALL
         .from_anyone((TunnelKind::Vxlan, 8472))
-        .from_anyone((TunnelKind::IpInIp, 5555))
-        .from_anyone((TunnelKind::Etherip, 5556));
+        .from_anyone((TunnelKind::IpInIp, 5555));
     let mut decoders = [Decoder::new(tunnels.clone()), Decoder::new(tunnels)];
     let (mut rest, mut now) = (data, 1);
     // Four bytes before each frame: its link type, bytes not captured (in fives), time since the one before, length of what follows.

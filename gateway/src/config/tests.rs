@@ -136,8 +136,8 @@ fn a_fault_in_the_text_names_file_line_and_key() {
             "line 2: estimate.rule: unknown value `median`, expected one of `spand`, `probe`, `robust`, `liss`, `iss`, `miss`, `cached`, `averaged`",
         ),
         (
-            "[[traffic.tunnel]]\nkind = \"l2tp\"",
-            "line 2: traffic.tunnel.kind: unknown value `l2tp`, expected one of `gre`",
+            "[[traffic.tunnel]]\nkind = \"gue\"",
+            "line 2: traffic.tunnel.kind: `gue` is no kind of tunnel: choose among gre, vxlan, geneve, gtp, ip_in_ip, tzsp",
         ),
         ("[[traffic.tunnel]]\nkind = \"gre\"", "line 1: traffic.tunnel: missing field `endpoints`"),
         ("[[traffic.tunnel]]\nendpoint = []", "line 2: unknown field `endpoint`"),

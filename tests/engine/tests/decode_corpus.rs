@@ -12,7 +12,7 @@ use spand_engine_tests::corpus::{self, Row};
 use spand_needs::needs_corpus;
 
 /// Captures in which the number of segments differs: file, segments here, TCP frames by tshark, reason.
-const COUNTS_EXPLAINED: [(&str, u64, u64, &str); 14] = [
+const COUNTS_EXPLAINED: [(&str, u64, u64, &str); 15] = [
     ("suricata__bug-76__input.pcap", 45, 46, HEADER),
     ("suricata__drop-protocol-change__input.pcap", 5, 6, HEADER),
     ("suricata__transform-base64-7296__input.pcap", 57, 59, HEADER),
@@ -21,6 +21,7 @@ const COUNTS_EXPLAINED: [(&str, u64, u64, &str); 14] = [
     ("zeek__ipv4__fragmented-4.pcap", 2, 3, FRAGMENTS),
     ("zeek__ipv4__fragmented-syn.pcap", 0, 1, FRAGMENTS),
     ("tcpdump__bgp_pmsi_tunnel-oobr.pcap", 0, 1, FRAGMENTS),
+    ("tcpdump__wccp_redirect_gre.pcap", 0, 1, WCCP),
     ("zeek__tunnels__gtp__gtp1_gn_normal_incl_fragmentation.pcap", 72, 68, OUTER_FRAGMENT),
     ("ndpi__reasm_crash_anon.pcapng", 208, 209, HEADER),
     ("suricata__firewall__tcp-session-decode-malformed-ipv4__input.pcap", 11, 10, "a broken IP option stops tshark"),
@@ -30,11 +31,12 @@ const COUNTS_EXPLAINED: [(&str, u64, u64, &str); 14] = [
 ];
 
 /// Captures in which the payload of some directions differs: file, directions, reason. Those above are among them.
-const PAYLOAD_EXPLAINED: [(&str, usize, &str); 14] = [
+const PAYLOAD_EXPLAINED: [(&str, usize, &str); 15] = [
     ("suricata__bug-76__input.pcap", 1, HEADER),
     ("suricata__drop-protocol-change__input.pcap", 1, HEADER),
     ("suricata__telnet__telnet-01__telnet.pcap", 1, CUT_BEFORE),
     ("suricata__transform-base64-7296__input.pcap", 1, HEADER),
+    ("tcpdump__wccp_redirect_gre.pcap", 1, WCCP),
     ("tcptrace__6syns.dmp.gz", 1, CUT_BEFORE),
     ("tcptrace__long_rtt.dmp.gz", 1, CUT_BEFORE),
     ("arkime__socks5-http-302-frag.pcap", 2, FRAGMENTS),
@@ -54,6 +56,7 @@ const PAYLOAD_EXPLAINED: [(&str, usize, &str); 14] = [
 const HEADER: &str = "a TCP header shorter than 20 bytes or longer than its packet: malformed here, a TCP frame there";
 const SNOOP: &str = "no capture format that is read here";
 const FRAGMENTS: &str = "TCP in IP fragments: passed over here, put together by tshark";
+const WCCP: &str = "redirected by WCCP over GRE, which is not read here";
 const OUTER_FRAGMENT: &str = "a tunnel's first fragment shows the whole inner header; tshark waits for the rest";
 const CUT_BEFORE: &str = "the frame was cut before it was captured: IP's own length counts here, as in tcptrace";
 
