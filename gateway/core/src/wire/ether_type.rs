@@ -1,7 +1,7 @@
 //! What an EtherType announces: tags, labels and sessions between the link and IP.
 
 use super::Layer;
-use super::capture_header::PacketBytes;
+use super::packet_bytes::PacketBytes;
 use crate::counters::Ignored;
 
 type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;

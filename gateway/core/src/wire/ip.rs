@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Layer;
-use super::capture_header::PacketBytes;
+use super::packet_bytes::PacketBytes;
 use super::segment::Ecn;
 use crate::counters::Ignored;
 

@@ -4,11 +4,10 @@
 //! layer per step and at most [`MAX_LAYERS`] of them. Does not reassemble IP packets or streams, verify checksums (mirror
 //! ports see packets before the network card fills them in) or decrypt.
 
-mod capture_header;
 mod ether_type;
-mod ieee80211;
 mod ip;
 mod link;
+mod packet_bytes;
 mod plain;
 pub mod segment;
 mod tcp;
@@ -22,8 +21,8 @@ use std::net::IpAddr;
 use arrayvec::ArrayVec;
 use spand_proto::units::Timestamp;
 
-use self::capture_header::PacketBytes;
 use self::ip::IpHeader;
+use self::packet_bytes::PacketBytes;
 pub(crate) use self::plain::Plain;
 use self::segment::Segment;
 use crate::config::Tunnels;
@@ -137,7 +136,7 @@ impl Decoder {
                 Layer::Llc => ether_type::llc(bytes)?,
                 Layer::Mpls => ether_type::mpls(bytes)?,
                 Layer::Ppp => link::ppp(bytes)?,
-                Layer::Ieee80211 => ieee80211::data_frame(bytes)?,
+                Layer::Ieee80211 => link::ieee80211(bytes)?,
                 Layer::Ip => ip::header(bytes)?,
                 Layer::Protocol(header, ip::TCP) => return tcp::segment(at, &header, bytes),
                 Layer::Protocol(header, protocol) => match ip::extension(header, protocol, bytes)? {

@@ -3,9 +3,9 @@
 use arrayvec::ArrayVec;
 
 use super::Layer;
-use super::capture_header::PacketBytes;
 use super::ether_type::{self, BRIDGED_ETHERNET};
 use super::ip::IpHeader;
+use super::packet_bytes::PacketBytes;
 use crate::config::{Encapsulation, Tunnels};
 use crate::counters::{Ignored, ProtocolNumber};
 use crate::types::TunnelKind;
