@@ -135,7 +135,6 @@ fn engine(setting: &Setting, hash_seed: u64) -> Engine {
         outstanding_segments: 16.try_into().unwrap(),
         sequence_ranges: 4.try_into().unwrap(),
         services: few(2),
-        fragmented_packets: few(2),
         report_samples: 8.try_into().unwrap(),
         events: few(16),
         ..Limits::default()

@@ -17,24 +17,8 @@ impl LinkType {
     pub const NULL: Self = Self(0);
     /// Ethernet.
     pub const ETHERNET: Self = Self(1);
-    /// PPP, with or without its HDLC address and control bytes.
-    pub const PPP: Self = Self(9);
-    /// FDDI.
-    pub const FDDI: Self = Self(10);
     /// Raw IP; the version nibble distinguishes IPv4 from IPv6.
     pub const RAW: Self = Self(101);
-    /// Cisco HDLC.
-    pub const C_HDLC: Self = Self(104);
-    /// OpenBSD loopback: a four-byte address family in network byte order, then the packet.
-    pub const LOOP: Self = Self(108);
-    /// Linux cooked capture, version 1.
-    pub const LINUX_SLL: Self = Self(113);
-    /// Raw IPv4.
-    pub const IPV4: Self = Self(228);
-    /// Raw IPv6.
-    pub const IPV6: Self = Self(229);
-    /// Linux netfilter log messages.
-    pub const NFLOG: Self = Self(239);
     /// Linux cooked capture, version 2.
     pub const LINUX_SLL2: Self = Self(276);
 

@@ -5,7 +5,7 @@ pub use crate::networks::twin::{Input, Pair as WindowPair};
 
 use spand_proto::units::Timestamp;
 
-use crate::counters::{Counters, Ignored};
+use crate::counters::Ignored;
 use crate::wire::segment::Segment;
 use crate::wire::{Decoder, Frame};
 
@@ -14,11 +14,6 @@ use crate::wire::{Decoder, Frame};
 /// # Errors
 ///
 /// As there.
-pub fn walk(
-    decoder: &mut Decoder,
-    at: Timestamp,
-    frame: &Frame<'_>,
-    counters: &mut Counters,
-) -> Result<Segment, Ignored> {
-    decoder.walk(at, frame, counters)
+pub fn walk(decoder: &mut Decoder, at: Timestamp, frame: &Frame<'_>) -> Result<Segment, Ignored> {
+    decoder.walk(at, frame)
 }

@@ -393,25 +393,18 @@ impl Trigger {
 #[derive(Clone, Copy, Debug, EnumString, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum TunnelKind {
-    /// GRE (RFC 2784) on IP or on UDP port 4754 (RFC 8086), with IP, Ethernet, MPLS, PPP or ERSPAN inside; MPLS in IP
-    /// (RFC 4023).
+    /// GRE (RFC 2784) on IP or on UDP port 4754 (RFC 8086), with IP, Ethernet, MPLS or ERSPAN inside; MPLS in IP (RFC 4023).
     Gre,
     /// VXLAN (RFC 7348) on UDP port 4789.
     Vxlan,
-    /// VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe) on UDP port 4790.
-    VxlanGpe,
     /// Geneve (RFC 8926) on UDP port 6081.
     Geneve,
     /// GTP-U (3GPP TS 29.281) on UDP port 2152.
     Gtp,
-    /// IP in IP and IPv6 in IPv4 (RFC 2003, RFC 4213); IPv6 in UDP by Teredo (RFC 4380, port 3544) and AYIYA (port 5072).
+    /// IP in IP and IPv6 in IPv4 (RFC 2003, RFC 4213).
     IpInIp,
     /// TZSP, as RouterOS mirrors packets, on UDP port 37008.
     Tzsp,
-    /// GUE (draft-ietf-intarea-gue) on UDP port 6080.
-    Gue,
-    /// EtherIP (RFC 3378).
-    Etherip,
 }
 
 impl TunnelKind {
@@ -425,11 +418,9 @@ impl TunnelKind {
         Some(match port {
             4754 => Self::Gre,
             4789 => Self::Vxlan,
-            4790 => Self::VxlanGpe,
             6081 => Self::Geneve,
             2152 => Self::Gtp,
             37_008 => Self::Tzsp,
-            6080 => Self::Gue,
             _ => return None,
         })
     }

@@ -56,6 +56,10 @@ impl Config {
     pub(super) fn check(&self) -> Result<(), String> {
         self.check_capture()?;
         self.traffic.check_tunnels()?;
+        if self.limits.fragmented_packets.is_some() {
+            return Err("limits.fragmented_packets is no option any more: remove the line, IP packets in fragments are counted and not reassembled"
+                .to_owned());
+        }
         self.check_estimate()?;
         let threads = self.engine.threads.get();
         if threads > Engine::MAX_THREADS {

@@ -56,7 +56,6 @@ impl Config {
                 outstanding_segments: self.limits.outstanding_segments,
                 sequence_ranges: self.limits.sequence_ranges,
                 services: self.limits.services,
-                fragmented_packets: self.limits.fragmented_packets,
                 idle_established: seconds(self.limits.idle_established_s),
                 idle_other: seconds(self.limits.idle_other_s),
                 idle_unacknowledged: seconds(self.limits.idle_unacknowledged_s),

@@ -59,7 +59,6 @@ impl Memory {
             ("senders", need.senders, "limits.sender_memory_mib"),
             ("networks and their samples", need.networks, "limits.networks, limits.network_memory_mib"),
             ("services", need.services, "limits.services"),
-            ("fragments", need.fragments.saturating_mul(threads), "limits.fragmented_packets"),
             ("events", need.events.saturating_mul(threads), "limits.events"),
             ("starts by network", need.starts.saturating_mul(threads), "fixed"),
             (
@@ -151,7 +150,6 @@ mod tests {
             ("limits", "network_memory_mib", 2_048),
             ("limits", "networks", 4_000_000),
             ("limits", "services", 100_000),
-            ("limits", "fragmented_packets", 65_536),
             ("limits", "events", 1_000_000),
             ("capture", "buffer_mib", 128),
             ("capture", "queue_packets", 131_072),

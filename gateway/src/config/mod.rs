@@ -33,7 +33,7 @@ pub(crate) use sections::DEFAULT_SOCKET;
 pub use sections::{Api, Engine, Estimate, Limits, Names, Publish, Store, Traffic};
 pub use share::{SecretError, Share};
 pub use tunnel::{Tunnel, TunnelKind};
-pub(crate) use tunnel::{proposed, proposed_line};
+pub(crate) use tunnel::{kind_named, proposed, proposed_line};
 
 /// Default configuration file of `run` and `check-config`.
 pub const DEFAULT_PATH: &str = "/etc/spand/gateway.toml";

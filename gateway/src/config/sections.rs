@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use spand_core::config::{Limits as EngineLimits, WindowConfig};
 use spand_proto::estimate::RuleKind;
@@ -97,8 +98,9 @@ pub struct Limits {
     pub sequence_ranges: NonZeroU32,
     /// Services inside whose transfer sizes are kept.
     pub services: NonZeroUsize,
-    /// IP packets in fragments at a time.
-    pub fragmented_packets: NonZeroUsize,
+    /// What bounded the reassembly of IP packets: refused.
+    #[serde(skip_serializing)]
+    pub fragmented_packets: Option<IgnoredAny>,
     /// Silence in seconds after which an established connection is forgotten.
     pub idle_established_s: NonZeroU64,
     /// The same for one that is opening or closing.
@@ -238,7 +240,7 @@ impl Default for Limits {
             outstanding_segments: limits.outstanding_segments,
             sequence_ranges: limits.sequence_ranges,
             services: limits.services,
-            fragmented_packets: limits.fragmented_packets,
+            fragmented_packets: None,
             idle_established_s: whole_secs(limits.idle_established),
             idle_other_s: whole_secs(limits.idle_other),
             idle_unacknowledged_s: whole_secs(limits.idle_unacknowledged),

@@ -136,8 +136,8 @@ fn a_fault_in_the_text_names_file_line_and_key() {
             "line 2: estimate.rule: unknown value `median`, expected one of `spand`, `probe`, `robust`, `liss`, `iss`, `miss`, `cached`, `averaged`",
         ),
         (
-            "[[traffic.tunnel]]\nkind = \"l2tp\"",
-            "line 2: traffic.tunnel.kind: unknown value `l2tp`, expected one of `gre`",
+            "[[traffic.tunnel]]\nkind = \"gue\"",
+            "line 2: traffic.tunnel.kind: `gue` is no kind of tunnel: choose among gre, vxlan, geneve, gtp, ip_in_ip, tzsp",
         ),
         ("[[traffic.tunnel]]\nkind = \"gre\"", "line 1: traffic.tunnel: missing field `endpoints`"),
         ("[[traffic.tunnel]]\nendpoint = []", "line 2: unknown field `endpoint`"),
@@ -266,6 +266,12 @@ fn tunnels_are_looked_into_between_named_endpoints_alone() {
     let many: Vec<String> = (0..257).map(|n| format!("10.0.{}.{}/32", n / 256, n % 256)).collect();
     assert!(fault(&tunnel(&many)).contains("traffic.tunnel of kind vxlan names 257 endpoints: at most 256"));
     in_force(&(tunnel(&one).repeat(31) + &tunnel(&many[1..])));
+}
+
+#[test]
+fn the_option_that_bounded_reassembly_is_refused() {
+    let message = fault("[limits]\nfragmented_packets = 4096");
+    assert!(message.contains("limits.fragmented_packets is no option any more: remove the line"), "{message}");
 }
 
 #[test]

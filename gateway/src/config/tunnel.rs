@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use spand_core::config::{Encapsulation, Tunnels};
 use spand_core::types::TunnelKind as EngineKind;
 use spand_proto::network::Network;
+use strum::VariantArray;
 
 use super::Traffic;
 
@@ -40,49 +41,39 @@ pub struct Tunnel {
     pub endpoints: Vec<Network>,
 }
 
-/// An encapsulation of whole packets.
+/// A kind of tunnel by its name.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TunnelKind {
-    /// GRE.
-    Gre,
-    /// VXLAN.
-    Vxlan,
-    /// VXLAN-GPE.
-    VxlanGpe,
-    /// Geneve.
-    Geneve,
-    /// GTP-U.
-    Gtp,
-    /// IP in IP.
-    IpInIp,
-    /// TZSP.
-    Tzsp,
-    /// GUE.
-    Gue,
-    /// EtherIP.
-    Etherip,
+#[serde(try_from = "String", into = "&'static str")]
+pub struct TunnelKind(EngineKind);
+
+impl TryFrom<String> for TunnelKind {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        kind_named(&name).map(Self)
+    }
 }
 
-impl From<TunnelKind> for EngineKind {
+impl From<TunnelKind> for &'static str {
     fn from(kind: TunnelKind) -> Self {
-        match kind {
-            TunnelKind::Gre => Self::Gre,
-            TunnelKind::Vxlan => Self::Vxlan,
-            TunnelKind::Geneve => Self::Geneve,
-            TunnelKind::Gtp => Self::Gtp,
-            TunnelKind::IpInIp => Self::IpInIp,
-            TunnelKind::VxlanGpe => Self::VxlanGpe,
-            TunnelKind::Tzsp => Self::Tzsp,
-            TunnelKind::Gue => Self::Gue,
-            TunnelKind::Etherip => Self::Etherip,
-        }
+        kind.0.name()
     }
+}
+
+/// The kind of this name.
+///
+/// # Errors
+/// There is none: a sentence with the names that there are.
+pub(crate) fn kind_named(name: &str) -> Result<EngineKind, String> {
+    name.parse().map_err(|_| {
+        let kinds: Vec<_> = EngineKind::VARIANTS.iter().map(|kind| kind.name()).collect();
+        format!("`{name}` is no kind of tunnel: choose among {}", kinds.join(", "))
+    })
 }
 
 impl From<&Tunnel> for Encapsulation {
     fn from(tunnel: &Tunnel) -> Self {
-        let kind = EngineKind::from(tunnel.kind);
+        let kind = tunnel.kind.0;
         tunnel.port.map_or_else(|| kind.into(), |port| (kind, port.get()).into())
     }
 }
@@ -119,12 +110,12 @@ impl Traffic {
         for Tunnel { kind, port, endpoints } in &self.tunnel {
             let another = self.tunnel.iter().find(|one| port.is_some() && one.port == *port && one.kind != *kind);
             if let (Some(another), Some(port)) = (another, port) {
-                let [one, other] = [*kind, another.kind].map(|kind| EngineKind::from(kind).name());
+                let [one, other] = [*kind, another.kind].map(|kind| kind.0.name());
                 return Err(format!(
                     "traffic.tunnel names UDP port {port} for {one} and for {other}: a port is one kind's, so remove one of the entries"
                 ));
             }
-            let kind = EngineKind::from(*kind).name();
+            let kind = kind.0.name();
             if endpoints.is_empty() {
                 return Err(format!(
                     "traffic.tunnel of kind {kind} names no endpoints: list the prefixes of both its ends, or remove the entry"
@@ -145,7 +136,7 @@ impl Traffic {
         let wide = |tunnel: &Tunnel| {
             let prefixes: Vec<IpNet> = tunnel.endpoints.iter().map(|network| network.prefix()).collect();
             let wide = IpNet::aggregate(&prefixes).into_iter().find(is_wide)?;
-            let kind = EngineKind::from(tunnel.kind).name();
+            let kind = tunnel.kind.0.name();
             Some(format!(
                 "traffic.tunnel of kind {kind} takes packets between any addresses of {wide}: anyone who can send from there past \
                  the mirror port can write any connection, and with it estimates"
@@ -171,7 +162,7 @@ fn outdated(kinds: &[TunnelKind]) -> String {
         return "traffic.tunnels is no option any more: remove the line, no tunnel is looked into without a traffic.tunnel"
             .to_owned();
     }
-    let line = proposed_line(kinds.into_iter().map(EngineKind::from));
+    let line = proposed_line(kinds.into_iter().map(|kind| kind.0));
     format!(
         "traffic.tunnels is no option any more, since tunnels of anyone were taken for the mirror's: remove the line where no \
          mirror or fabric of yours wraps packets, else write in its place: {line} with the prefixes of both ends of your own \

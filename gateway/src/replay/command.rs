@@ -10,17 +10,15 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use spand_capture::Progress;
 use spand_core::config::{EngineConfig, FlowReports, Limits, Tunnels};
-use spand_core::types::TunnelKind;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::operator::{Failure, parse_positive, printable};
 use spand_proto::units::{Bytes, Micros};
-use strum::VariantArray;
 
 use super::moments::parse_interval;
 use super::output::{Output, Show, Sort, Width, ignored, other_protocols};
 use super::{Moment, Moments, Options, Report, Sink, State, replay};
-use crate::config::{Config, EngineOptions};
+use crate::config::{Config, EngineOptions, kind_named};
 use crate::descriptors;
 use crate::names::Names;
 
@@ -210,10 +208,7 @@ impl FromStr for TunnelKinds {
             if name == "all" && port.is_none() {
                 return Ok(tunnels.and_all());
             }
-            let kind = TunnelKind::from_str(name).map_err(|_| {
-                let kinds: Vec<_> = TunnelKind::VARIANTS.iter().map(|kind| kind.name()).collect();
-                format!("`{name}` is no kind of tunnel: choose among {}, or all, or none", kinds.join(", "))
-            })?;
+            let kind = kind_named(name).map_err(|message| format!("{message}, or all, or none"))?;
             let Some(port) = port else { return Ok(tunnels.from_anyone(kind)) };
             let port = NonZeroU16::from_str(port)
                 .map_err(|_| format!("`{port}` is no UDP port: write one as in {name}:8472"))?;
@@ -306,6 +301,8 @@ fn say_faults(report: &Report) -> Result<(), Failure> {
 mod tests {
     use clap::Parser;
 
+    use spand_core::types::TunnelKind;
+
     use super::*;
     use crate::cli::{Cli, Command};
 
@@ -362,7 +359,10 @@ mod tests {
         }
         for wrong in ["l2tp", "", "vxlan,", "none,gre", "all:1"] {
             let message = tunnels(&["--tunnels", wrong]).unwrap_err();
-            assert!(message.contains("choose among gre, vxlan, vxlan_gpe, geneve, gtp, ip_in_ip, tzsp"), "{message}");
+            assert!(
+                message.contains("choose among gre, vxlan, geneve, gtp, ip_in_ip, tzsp, or all, or none"),
+                "{message}"
+            );
         }
         let message = tunnels(&["--tunnels", "vxlan:0"]).unwrap_err();
         assert!(message.contains("`0` is no UDP port: write one as in vxlan:8472"), "{message}");

@@ -5,20 +5,23 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use spand_capture::{Next, PacketSource, open_file};
-use spand_core::config::{Limits, Tunnels};
-use spand_core::counters::Counters;
+use spand_core::config::Tunnels;
 use spand_core::wire::segment::Endpoint;
 use spand_core::wire::{Decoder, Frame};
 use spand_engine_tests::corpus::{self, Row};
 use spand_needs::needs_corpus;
 
 /// Captures in which the number of segments differs: file, segments here, TCP frames by tshark, reason.
-const COUNTS_EXPLAINED: [(&str, u64, u64, &str); 11] = [
+const COUNTS_EXPLAINED: [(&str, u64, u64, &str); 15] = [
     ("suricata__bug-76__input.pcap", 45, 46, HEADER),
     ("suricata__drop-protocol-change__input.pcap", 5, 6, HEADER),
     ("suricata__transform-base64-7296__input.pcap", 57, 59, HEADER),
-    ("zeek__ipv4__fragmented-4.pcap", 2, 3, OVERLAP),
-    ("tcpdump__bgp_pmsi_tunnel-oobr.pcap", 0, 1, "a first fragment alone: tshark shows what is in it"),
+    ("arkime__socks5-http-302-frag.pcap", 10, 14, FRAGMENTS),
+    ("suricata__defrag__bug-6887-defrag-ppp-ipv4-tcp-syn__frag-ppp-ip-tcp-syn.pcap", 0, 1, FRAGMENTS),
+    ("zeek__ipv4__fragmented-4.pcap", 2, 3, FRAGMENTS),
+    ("zeek__ipv4__fragmented-syn.pcap", 0, 1, FRAGMENTS),
+    ("tcpdump__bgp_pmsi_tunnel-oobr.pcap", 0, 1, FRAGMENTS),
+    ("tcpdump__wccp_redirect_gre.pcap", 0, 1, WCCP),
     ("zeek__tunnels__gtp__gtp1_gn_normal_incl_fragmentation.pcap", 72, 68, OUTER_FRAGMENT),
     ("ndpi__reasm_crash_anon.pcapng", 208, 209, HEADER),
     ("suricata__firewall__tcp-session-decode-malformed-ipv4__input.pcap", 11, 10, "a broken IP option stops tshark"),
@@ -28,14 +31,18 @@ const COUNTS_EXPLAINED: [(&str, u64, u64, &str); 11] = [
 ];
 
 /// Captures in which the payload of some directions differs: file, directions, reason. Those above are among them.
-const PAYLOAD_EXPLAINED: [(&str, usize, &str); 11] = [
+const PAYLOAD_EXPLAINED: [(&str, usize, &str); 15] = [
     ("suricata__bug-76__input.pcap", 1, HEADER),
     ("suricata__drop-protocol-change__input.pcap", 1, HEADER),
     ("suricata__telnet__telnet-01__telnet.pcap", 1, CUT_BEFORE),
     ("suricata__transform-base64-7296__input.pcap", 1, HEADER),
+    ("tcpdump__wccp_redirect_gre.pcap", 1, WCCP),
     ("tcptrace__6syns.dmp.gz", 1, CUT_BEFORE),
     ("tcptrace__long_rtt.dmp.gz", 1, CUT_BEFORE),
-    ("zeek__ipv4__fragmented-4.pcap", 1, OVERLAP),
+    ("arkime__socks5-http-302-frag.pcap", 2, FRAGMENTS),
+    ("suricata__defrag__bug-6887-defrag-ppp-ipv4-tcp-syn__frag-ppp-ip-tcp-syn.pcap", 1, FRAGMENTS),
+    ("zeek__ipv4__fragmented-4.pcap", 1, FRAGMENTS),
+    ("zeek__ipv4__fragmented-syn.pcap", 1, FRAGMENTS),
     ("zeek__pppoe-over-qinq.pcap", 1, CUT_BEFORE),
     ("zeek__tcp__reassembly.pcap", 1, CUT_BEFORE),
     (
@@ -48,7 +55,8 @@ const PAYLOAD_EXPLAINED: [(&str, usize, &str); 11] = [
 
 const HEADER: &str = "a TCP header shorter than 20 bytes or longer than its packet: malformed here, a TCP frame there";
 const SNOOP: &str = "no capture format that is read here";
-const OVERLAP: &str = "IP fragments that overlap: void here and in Linux, put together by tshark";
+const FRAGMENTS: &str = "TCP in IP fragments: passed over here, put together by tshark";
+const WCCP: &str = "redirected by WCCP over GRE, which is not read here";
 const OUTER_FRAGMENT: &str = "a tunnel's first fragment shows the whole inner header; tshark waits for the rest";
 const CUT_BEFORE: &str = "the frame was cut before it was captured: IP's own length counts here, as in tcptrace";
 
@@ -120,8 +128,7 @@ fn differing(here: &Directions, there: &Directions) -> Vec<String> {
 fn walk(path: &Path) -> (u64, Directions) {
     let mut segments = 0;
     let mut directions = Directions::new();
-    let mut decoder = Decoder::new(Tunnels::ALL, Limits::default().fragmented_packets, 0);
-    let mut counters = Counters::default();
+    let mut decoder = Decoder::new(Tunnels::ALL);
     // Some malformed captures are no captures; the tests of the packet sources look into why.
     let Ok(mut source) = open_file(path) else { return (segments, directions) };
     loop {
@@ -129,8 +136,7 @@ fn walk(path: &Path) -> (u64, Directions) {
         let Ok(Next::Packet(packet)) = source.next_packet() else { return (segments, directions) };
         let frame =
             Frame { link_type: packet.link_type.0, wire_len: packet.wire_len, input: packet.source, data: packet.data };
-        decoder.expire(packet.timestamp, &mut counters);
-        if let Ok(segment) = decoder.decode(packet.timestamp, &frame, &mut counters) {
+        if let Ok(segment) = decoder.decode(packet.timestamp, &frame) {
             segments += 1;
             let sum = directions.entry((segment.source, segment.destination)).or_default();
             let payload = u64::from(segment.payload_len);

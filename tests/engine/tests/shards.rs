@@ -157,11 +157,10 @@ fn known(packets: &[Packet], config: &EngineConfig, count: u32, given: Given) ->
 /// What passes to and from each network outside, by a bare parse: packets and bytes of payload of both directions.
 fn passed(packets: &[Packet], config: &EngineConfig) -> BTreeMap<Network, [u64; 4]> {
     let inside = |address: &IpAddr| config.internal.iter().any(|prefix| prefix.contains(address));
-    let mut decoder = Decoder::new(config.tunnels.clone(), config.limits.fragmented_packets, 0);
-    let mut ignored = Counters::default();
+    let mut decoder = Decoder::new(config.tunnels.clone());
     let mut passed = BTreeMap::<_, [u64; 4]>::new();
     for packet in packets {
-        let Ok(segment) = decoder.decode(packet.at, &packet.frame(), &mut ignored) else { continue };
+        let Ok(segment) = decoder.decode(packet.at, &packet.frame()) else { continue };
         let (from, to) = (segment.source.address, segment.destination.address);
         let (remote, first) = match (inside(&from), inside(&to)) {
             (true, false) => (to, 0),
@@ -196,10 +195,9 @@ fn gateways(packets: &[Packet], config: &EngineConfig, count: u16, passes: Passe
             Engine::new(EngineConfig { sharing: Some(sharing), ..config.clone() })
         })
         .collect();
-    let mut decoder = Decoder::new(config.tunnels.clone(), config.limits.fragmented_packets, 0);
-    let mut ignored = Counters::default();
+    let mut decoder = Decoder::new(config.tunnels.clone());
     for (n, packet) in packets.iter().enumerate() {
-        let way = decoder.decode(packet.at, &packet.frame(), &mut ignored).map_or(0, |segment| {
+        let way = decoder.decode(packet.at, &packet.frame()).map_or(0, |segment| {
             let ends = [segment.source, segment.destination]
                 .map(|end| u64::from(end.port) * 31 + u64::from(end.address.is_ipv6()));
             (ends[0] ^ ends[1]) / 7 % u64::from(count)

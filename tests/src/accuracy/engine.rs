@@ -10,7 +10,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use spand_capture::{Next, PacketSource, open_file};
 use spand_core::config::{EngineConfig, FlowReports, Limits, Tunnels};
-use spand_core::counters::Counters;
 use spand_core::engine::Engine;
 use spand_core::event::Event;
 use spand_core::flow::report::DirectionReport;
@@ -76,8 +75,7 @@ pub fn replay(capture: &Path, moments: &[Moment], since_ns: u64, lost: Option<(f
         engine: Engine::new(config),
         seen: Seen { views: Vec::new(), events: Vec::new(), reports: BTreeMap::new(), networks: Vec::new() },
         counted: (0, 0),
-        decoder: Decoder::new(Tunnels::NONE, Limits::default().fragmented_packets, 0),
-        ignored: Counters::default(),
+        decoder: Decoder::new(Tunnels::NONE),
     };
     let mut dice = lost.map(|(part, seed)| (part, StdRng::seed_from_u64(seed)));
     let mut source = open_file(capture)?;
@@ -115,7 +113,6 @@ struct Replay {
     counted: (u64, u64),
     /// Says whose frame it was that made them rise.
     decoder: Decoder,
-    ignored: Counters,
 }
 
 impl Replay {
@@ -140,7 +137,7 @@ impl Replay {
         let counters = self.engine.counters();
         let counted = (counters.loss_events, counters.timeouts);
         if counted != self.counted
-            && let Ok(segment) = self.decoder.decode(at, frame, &mut self.ignored)
+            && let Ok(segment) = self.decoder.decode(at, frame)
         {
             let kind = if counted.1 > self.counted.1 { Kind::Timeout } else { Kind::Recovery };
             let address = |end: Endpoint| SocketAddr::new(end.address, end.port);

@@ -14,7 +14,6 @@ use anyhow::{Context, bail};
 use clap::{Parser, ValueEnum};
 use spand_capture::{Next, PacketSource, open_file};
 use spand_core::config::{EngineConfig, Limits};
-use spand_core::counters::Counters;
 use spand_core::engine::Engine;
 use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use spand_core::wire::{Decoder, Frame};
@@ -135,11 +134,10 @@ fn one_of_several() -> Sharing {
 
 fn parse(file: &Path) -> anyhow::Result<u64> {
     let config = EngineConfig::default();
-    let mut decoder = Decoder::new(config.tunnels.clone(), config.limits.fragmented_packets, 0);
-    let mut counters = Counters::default();
+    let mut decoder = Decoder::new(config.tunnels.clone());
     let mut payload = 0u64;
     let packets = replay(file, |at, frame| {
-        payload += decoder.decode(at, frame, &mut counters).map_or(0, |segment| u64::from(segment.payload_len));
+        payload += decoder.decode(at, frame).map_or(0, |segment| u64::from(segment.payload_len));
     })?;
     anyhow::ensure!(payload > 0, "the trace carries no data");
     Ok(packets)

@@ -40,14 +40,8 @@ pub enum Wrapping {
     Gtp,
     /// IP in IP.
     IpInIp,
-    /// IP in VXLAN-GPE.
-    VxlanGpe,
     /// Ethernet in TZSP.
     Tzsp,
-    /// IP in GUE.
-    Gue,
-    /// Ethernet in EtherIP.
-    Etherip,
 }
 
 impl Wrapping {
@@ -59,10 +53,7 @@ impl Wrapping {
             Self::Geneve => TunnelKind::Geneve,
             Self::Gtp => TunnelKind::Gtp,
             Self::IpInIp => TunnelKind::IpInIp,
-            Self::VxlanGpe => TunnelKind::VxlanGpe,
             Self::Tzsp => TunnelKind::Tzsp,
-            Self::Gue => TunnelKind::Gue,
-            Self::Etherip => TunnelKind::Etherip,
         }
     }
 
@@ -77,15 +68,12 @@ impl Wrapping {
             Self::Geneve => (17, Some(6_081), &[0, 0, 0x65, 0x58, 0, 0, 1, 0]),
             Self::Gtp => (17, Some(2_152), &[0x30, 255, 0, 0, 0, 0, 0, 1]),
             Self::IpInIp => (4, None, &[]),
-            Self::VxlanGpe => (17, Some(4_790), &[0x0c, 0, 0, 1, 0, 0, 1, 0]),
             Self::Tzsp => (17, Some(37_008), &[1, 0, 0, 1, 1]),
-            Self::Gue => (17, Some(6_080), &[0, 4, 0, 0]),
-            Self::Etherip => (97, None, &[0x30, 0]),
         }
     }
 
     const fn carries_ethernet(self) -> bool {
-        matches!(self, Self::Erspan | Self::Vxlan | Self::Geneve | Self::Tzsp | Self::Etherip)
+        matches!(self, Self::Erspan | Self::Vxlan | Self::Geneve | Self::Tzsp)
     }
 
     /// Puts the Ethernet frame `inner`, of `wire_len` bytes on the wire, into a tunnel; gives the new length on the wire.

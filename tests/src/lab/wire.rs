@@ -14,8 +14,7 @@ use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use spand_capture::{Next, PacketSource, open_file};
-use spand_core::config::{Limits, Tunnels};
-use spand_core::counters::Counters;
+use spand_core::config::Tunnels;
 use spand_core::wire::segment::{Endpoint, Flags, Segment};
 use spand_core::wire::{Decoder, Frame};
 
@@ -46,15 +45,14 @@ pub struct Sender {
 pub fn read(file: &Path) -> Result<Vec<Segment>> {
     let mut source = open_file(file)?;
     let mut segments = Vec::new();
-    let mut decoder = Decoder::new(Tunnels::NONE, Limits::default().fragmented_packets, 0);
-    let mut counters = Counters::default();
+    let mut decoder = Decoder::new(Tunnels::NONE);
     loop {
         match source.next_packet()? {
             Next::Packet(packet) => {
                 let link_type = packet.link_type.0;
                 let frame = Frame { link_type, wire_len: packet.wire_len, input: 0, data: packet.data };
                 // The tap's filter lets TCP through only; anything else is no concern of the lab's.
-                segments.extend(decoder.decode(packet.timestamp, &frame, &mut counters));
+                segments.extend(decoder.decode(packet.timestamp, &frame));
                 anyhow::ensure!(segments.len() <= PACKETS_MAX, "{} has over {PACKETS_MAX} packets", file.display());
             }
             Next::Idle => {}

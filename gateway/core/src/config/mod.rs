@@ -101,8 +101,6 @@ pub struct Limits {
     /// Services inside, by address and port, whose transfer sizes are kept, about 2.6 KiB each. At the limit the one that
     /// idle longest is evicted, counted. Default 8,192.
     pub services: NonZeroUsize,
-    /// IP packets in fragments at a time, about half a KiB each. At the limit the oldest is dropped, counted. Default 4,096.
-    pub fragmented_packets: NonZeroUsize,
     /// Window samples kept per flow report; later ones are counted only. Default 10,000.
     pub report_samples: NonZeroU32,
     /// Silence after which an established connection is forgotten. Default 1 hour.
@@ -169,7 +167,6 @@ impl Default for Limits {
             outstanding_segments: non_zero_u32(16_384),
             sequence_ranges: non_zero_u32(1_024),
             services: non_zero(8_192),
-            fragmented_packets: non_zero(4_096),
             report_samples: non_zero_u32(10_000),
             idle_established: Micros::from_secs(3_600),
             idle_other: Micros::from_secs(120),

@@ -17,13 +17,10 @@ impl TunnelKind {
         match self {
             Self::Gre => Ignored::TunnelGreNotConfigured,
             Self::Vxlan => Ignored::TunnelVxlanNotConfigured,
-            Self::VxlanGpe => Ignored::TunnelVxlanGpeNotConfigured,
             Self::Geneve => Ignored::TunnelGeneveNotConfigured,
             Self::Gtp => Ignored::TunnelGtpNotConfigured,
             Self::IpInIp => Ignored::TunnelIpInIpNotConfigured,
             Self::Tzsp => Ignored::TunnelTzspNotConfigured,
-            Self::Gue => Ignored::TunnelGueNotConfigured,
-            Self::Etherip => Ignored::TunnelEtheripNotConfigured,
         }
     }
 
@@ -32,13 +29,10 @@ impl TunnelKind {
         match self {
             Self::Gre => Ignored::TunnelGreUnknownEndpoint,
             Self::Vxlan => Ignored::TunnelVxlanUnknownEndpoint,
-            Self::VxlanGpe => Ignored::TunnelVxlanGpeUnknownEndpoint,
             Self::Geneve => Ignored::TunnelGeneveUnknownEndpoint,
             Self::Gtp => Ignored::TunnelGtpUnknownEndpoint,
             Self::IpInIp => Ignored::TunnelIpInIpUnknownEndpoint,
             Self::Tzsp => Ignored::TunnelTzspUnknownEndpoint,
-            Self::Gue => Ignored::TunnelGueUnknownEndpoint,
-            Self::Etherip => Ignored::TunnelEtheripUnknownEndpoint,
         }
     }
 }

@@ -29,36 +29,16 @@ pub enum Ignored {
     TunnelGtpNotConfigured,
     /// Frame: GTP-U, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
     TunnelGtpUnknownEndpoint,
-    /// Frame: IP in IP, Teredo or AYIYA, and no tunnel of this kind is configured; not decapsulated.
+    /// Frame: IP in IP, and no tunnel of this kind is configured; not decapsulated.
     TunnelIpInIpNotConfigured,
-    /// Frame: IP in IP, Teredo or AYIYA, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
+    /// Frame: IP in IP, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
     TunnelIpInIpUnknownEndpoint,
-    /// Frame: VXLAN-GPE, and no tunnel of this kind is configured; not decapsulated.
-    TunnelVxlanGpeNotConfigured,
-    /// Frame: VXLAN-GPE, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
-    TunnelVxlanGpeUnknownEndpoint,
     /// Frame: TZSP, and no tunnel of this kind is configured; not decapsulated.
     TunnelTzspNotConfigured,
     /// Frame: TZSP, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
     TunnelTzspUnknownEndpoint,
-    /// Frame: GUE, and no tunnel of this kind is configured; not decapsulated.
-    TunnelGueNotConfigured,
-    /// Frame: GUE, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
-    TunnelGueUnknownEndpoint,
-    /// Frame: EtherIP, and no tunnel of this kind is configured; not decapsulated.
-    TunnelEtheripNotConfigured,
-    /// Frame: EtherIP, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
-    TunnelEtheripUnknownEndpoint,
-    /// Frame: a fragment of an IP packet; the segment is counted with the fragment that completes it.
+    /// Frame: a fragment of an IP packet; not reassembled.
     Fragment,
-    /// IP packet: dropped in fragments, because too many packets, or too many parts of it, were incomplete.
-    FragmentNoRoom,
-    /// IP packet: a fragment did not arrive within 30 s, or before the end of the capture.
-    FragmentTimeout,
-    /// IP packet: its fragments overlap or contradict each other.
-    FragmentOverlap,
-    /// IP packet: a fragment ends beyond the largest possible packet.
-    FragmentTooLarge,
     /// Frame: a header was cut by the snap length.
     Truncated,
     /// Frame: inconsistent headers.

@@ -68,7 +68,7 @@ pub struct OtherProtocol {
 }
 
 /// All that are distinguished, in ascending order of their numbers.
-pub const OTHER_PROTOCOLS: [OtherProtocol; 40] = [
+pub const OTHER_PROTOCOLS: [OtherProtocol; 44] = [
     ether_type(0x0806, "ARP", Content::Own),
     ether_type(0x22f3, "TRILL", Content::Packets),
     ether_type(0x8809, "slow protocols such as LACP", Content::Own),
@@ -85,6 +85,7 @@ pub const OTHER_PROTOCOLS: [OtherProtocol; 40] = [
     ip_protocol(50, "ESP of IPsec", Content::Encrypted),
     ip_protocol(58, "ICMPv6", Content::Own),
     ip_protocol(89, "OSPF", Content::Own),
+    ip_protocol(97, "EtherIP", Content::Packets),
     ip_protocol(115, "L2TPv3", Content::Packets),
     ip_protocol(132, "SCTP", Content::Own),
     udp_port(53, "DNS", Content::Own),
@@ -93,10 +94,13 @@ pub const OTHER_PROTOCOLS: [OtherProtocol; 40] = [
     udp_port(1194, "OpenVPN", Content::Encrypted),
     udp_port(1701, "L2TP", Content::Packets),
     udp_port(2055, "NetFlow", Content::Summaries),
+    udp_port(3544, "Teredo", Content::Packets),
     udp_port(4341, "LISP", Content::Packets),
     udp_port(4500, "IPsec through NAT", Content::Encrypted),
     udp_port(4739, "IPFIX", Content::Summaries),
+    udp_port(4790, "VXLAN-GPE", Content::Packets),
     udp_port(5247, "CAPWAP", Content::Packets),
+    udp_port(6080, "GUE", Content::Packets),
     udp_port(6343, "sFlow", Content::Summaries),
     udp_port(6635, "MPLS in UDP", Content::Packets),
     udp_port(7932, "the mirror of an HP switch", Content::Packets),

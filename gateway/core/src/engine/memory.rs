@@ -7,7 +7,6 @@ use crate::flow::table::FlowTable;
 use crate::mem::{FEW_BYTES, listed};
 use crate::networks::NetworkTable;
 use crate::service::ServiceTable;
-use crate::wire::fragments_bytes;
 
 /// The most that an engine takes with its limits, in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,8 +21,6 @@ pub struct MemoryNeed {
     pub networks: usize,
     /// Services.
     pub services: usize,
-    /// IP packets in fragments.
-    pub fragments: usize,
     /// Starts by network, from the first [`super::Engine::keep`] on.
     pub starts: usize,
     /// Events that wait.
@@ -43,7 +40,6 @@ impl MemoryNeed {
             networks: NetworkTable::places_bytes(limits.networks.get())
                 .saturating_add(limits.network_memory_bytes.get()),
             services: ServiceTable::places_bytes(limits.services.get()),
-            fragments: fragments_bytes(limits.fragmented_packets.get()),
             starts: Thinning::BYTES,
             // Those that were polled and are on their way to the publisher beside those that wait.
             events: 2 * listed::<Event>(limits.events.get()),

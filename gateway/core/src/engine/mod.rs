@@ -84,7 +84,7 @@ impl Engine {
     /// An engine that has seen nothing.
     pub fn new(config: EngineConfig) -> Self {
         Self {
-            decoder: Decoder::new(config.tunnels.clone(), config.limits.fragmented_packets, config.hash_seed),
+            decoder: Decoder::new(config.tunnels.clone()),
             prefixes: Prefixes::new(&config.internal, &config.prefixes),
             part: Part::of(&config),
             flows: FlowTable::new(&config.limits, config.hash_seed),
@@ -152,7 +152,7 @@ impl Engine {
         if let Some(plain) = Plain::of(frame) {
             self.handle_segment(&plain.segment(now), frame.input, claim);
         } else {
-            match &self.decoder.decode_rest(now, frame, &mut self.counters) {
+            match &self.decoder.decode_rest(now, frame) {
                 Ok(segment) => self.handle_segment(segment, frame.input, claim),
                 Err(reason) if counted => {
                     self.counters.ignore(*reason);
@@ -192,7 +192,6 @@ impl Engine {
 
     fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
-        self.decoder.expire(self.now, &mut self.counters);
         self.thinning.advance(self.now, self.config.window.bucket);
         self.services.expire(self.now);
         let mut turning = Turning::default();
@@ -244,7 +243,6 @@ impl Engine {
     /// than events have; when it gives `None`, all have ended, and counters and networks are complete.
     pub fn finish(&mut self, now: Timestamp) {
         self.handle_timeout(now);
-        self.decoder.finish(&mut self.counters);
         self.finishing = true;
     }
 

@@ -1,7 +1,7 @@
 //! What an EtherType announces: tags, labels and sessions between the link and IP.
 
 use super::Layer;
-use super::capture_header::PacketBytes;
+use super::packet_bytes::PacketBytes;
 use crate::counters::Ignored;
 
 type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;
@@ -13,8 +13,6 @@ pub(super) const MPLS_MULTICAST: u16 = 0x8848;
 pub(super) const PPPOE_SESSION: u16 = 0x8864;
 /// An Ethernet frame inside a tunnel (RFC 1701, "Transparent Ethernet Bridging").
 pub(super) const BRIDGED_ETHERNET: u16 = 0x6558;
-
-pub(super) const NETWORK_SERVICE_HEADER: u16 = 0x894f;
 
 /// Whether a VLAN tag follows: 802.1Q, 802.1ad, and the two values used for stacked tags before that.
 #[inline]
@@ -41,7 +39,7 @@ pub(super) fn next(ether_type: u16, bytes: PacketBytes<'_>) -> Next<'_> {
         0x8926 => after_tag::<6>(bytes),
         // An extended port's tag (802.1BR), and Cisco's MetaData with a security group.
         0x893f | 0x8909 => after_tag::<8>(bytes),
-        NETWORK_SERVICE_HEADER => service_header(bytes),
+        0x894f => service_header(bytes),
         _ => Err(Ignored::NotIp),
     }
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Layer;
-use super::capture_header::PacketBytes;
+use super::packet_bytes::PacketBytes;
 use super::segment::Ecn;
 use crate::counters::Ignored;
 
@@ -19,20 +19,6 @@ pub(super) struct IpHeader {
     pub(super) ecn: Ecn,
 }
 
-/// One fragment's place in its packet.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Fragment {
-    pub(super) header: IpHeader,
-    /// What the packet begins with behind its IP header.
-    pub(super) protocol: u8,
-    /// 16 bits in IPv4, 32 in IPv6.
-    pub(super) id: u32,
-    /// Bytes before this fragment.
-    pub(super) offset: u32,
-    /// More fragments follow.
-    pub(super) more: bool,
-}
-
 /// TCP's number in IP headers.
 pub(super) const TCP: u8 = 6;
 
@@ -44,12 +30,12 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 pub(super) fn header(bytes: PacketBytes<'_>) -> Result<Next<'_>, Ignored> {
     if bytes.first()? >> 4 == 4 {
         let (header, protocol, place, bytes) = ipv4(bytes)?;
-        if place & (OFFSET | MORE_FRAGMENTS) != 0 {
-            let id = header.id.map_or(0, u32::from);
-            let (offset, more) = (u32::from(place & OFFSET) * 8, place & MORE_FRAGMENTS != 0);
-            return part(Fragment { header, protocol, id, offset, more }, bytes);
-        }
-        return Ok((Layer::Protocol(header, protocol), bytes));
+        let is_whole = place & (OFFSET | MORE_FRAGMENTS) == 0;
+        return if is_whole {
+            Ok((Layer::Protocol(header, protocol), bytes))
+        } else {
+            part(header, protocol, place & OFFSET, bytes)
+        };
     }
     let (header, protocol, bytes) = by_version(bytes)?;
     Ok((Layer::Protocol(header, protocol), bytes))
@@ -69,13 +55,13 @@ pub(super) fn by_version(bytes: PacketBytes<'_>) -> Result<(IpHeader, u8, Packet
     }
 }
 
-/// Where a fragment leads: TCP is waited for, perhaps behind extension headers; anything else shows what is wanted of it in
-/// its first fragment.
-fn part(fragment: Fragment, bytes: PacketBytes<'_>) -> Result<Next<'_>, Ignored> {
-    match fragment.protocol {
-        TCP | 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 => Ok((Layer::Fragment(fragment), bytes)),
-        protocol if fragment.offset == 0 => Ok((Layer::Protocol(fragment.header, protocol), bytes)),
-        _ => Err(Ignored::Fragment),
+/// Where a fragment leads. The first one of a tunnel's packet holds the inner headers, and these state the inner length. No
+/// header states how long a TCP segment in fragments is, and TCP may also follow an extension header.
+fn part(header: IpHeader, protocol: u8, offset: u16, bytes: PacketBytes<'_>) -> Result<Next<'_>, Ignored> {
+    match protocol {
+        TCP | 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 => Err(Ignored::Fragment),
+        _ if offset > 0 => Err(Ignored::Fragment),
+        _ => Ok((Layer::Protocol(header, protocol), bytes)),
     }
 }
 
@@ -156,12 +142,10 @@ pub(super) fn extension(header: IpHeader, protocol: u8, bytes: PacketBytes<'_>) 
         }
         // Fragment; one that is the whole packet is atomic (RFC 6946).
         44 => {
-            let &[protocol, _, offset0, offset1, id0, id1, id2, id3] = bytes.head::<8>()?;
+            let &[protocol, _, offset0, offset1, ..] = bytes.head::<8>()?;
             let place = u16::from_be_bytes([offset0, offset1]);
             if place & 0xfff9 != 0 {
-                let id = u32::from_be_bytes([id0, id1, id2, id3]);
-                let (offset, more) = (u32::from(place & 0xfff8), place & 1 != 0);
-                return part(Fragment { header, protocol, id, offset, more }, bytes.skip(8)?).map(Some);
+                return part(header, protocol, place & 0xfff8, bytes.skip(8)?).map(Some);
             }
             (protocol, 8)
         }

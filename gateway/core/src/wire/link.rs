@@ -1,8 +1,8 @@
 //! Link layers by their LINKTYPE value (<https://www.tcpdump.org/linktypes.html>).
 
-use super::capture_header::PacketBytes;
 use super::ip::{self, IpHeader};
-use super::{Frame, Layer, capture_header, ether_type, ieee80211};
+use super::packet_bytes::PacketBytes;
+use super::{Frame, Layer, ether_type};
 use crate::counters::Ignored;
 
 type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;
@@ -14,36 +14,38 @@ const ETHER_TYPE_MIN: u16 = 0x0600;
 
 /// Finds the first layer of a frame of `link_type`.
 pub(super) fn first_layer(link_type: u16, bytes: PacketBytes<'_>) -> Next<'_> {
-    match link_type {
-        ETHERNET => Ok((Layer::Ethernet, bytes)),
+    let (layer, header_len) = match link_type {
+        ETHERNET => (Layer::Ethernet, 0),
         // RAW under its LINKTYPE number and under two DLT numbers that writers let through, IPV4, IPV6.
-        12 | 14 | 101 | 228 | 229 => Ok((Layer::Ip, bytes)),
+        12 | 14 | 101 | 228 | 229 => (Layer::Ip, 0),
         // NULL and LOOP: an address family in some byte order. IP's own version field says the same and has one order.
-        0 | 108 => Ok((Layer::Ip, bytes.skip(4)?)),
-        113 => linux_sll(bytes),
-        276 => linux_sll2(bytes),
-        9 => Ok((Layer::Ppp, bytes)),
-        50 => hdlc_or_ppp(bytes),
-        51 => Ok((Layer::EtherType(ether_type::PPPOE_SESSION), bytes)),
+        0 | 108 => (Layer::Ip, 4),
+        // OpenBSD: address family, SPI and flags before what IPsec decrypted.
+        109 => (Layer::Ip, 12),
+        9 => (Layer::Ppp, 0),
         // PPP_PPPD and PPP_WITH_DIR: one byte of direction before PPP.
-        166 | 204 => Ok((Layer::Ppp, bytes.skip(1)?)),
-        104 => cisco_hdlc(bytes),
-        107 => frame_relay(bytes),
-        // C_HDLC and FRELAY with one byte of direction before them.
-        205 => cisco_hdlc(bytes.skip(1)?),
-        206 => frame_relay(bytes.skip(1)?),
-        6 => token_ring(bytes),
+        166 | 204 => (Layer::Ppp, 1),
+        51 => (Layer::EtherType(ether_type::PPPOE_SESSION), 0),
         // FDDI: frame control and two addresses, then LLC.
-        10 => Ok((Layer::Llc, bytes.skip(13)?)),
+        10 => (Layer::Llc, 13),
         // ATM by RFC 1483 (now RFC 2684).
-        100 => Ok((Layer::Llc, bytes)),
+        100 => (Layer::Llc, 0),
+        219 => (Layer::Mpls, 0),
+        105 => (Layer::Ieee80211, 0),
+        // Cisco HDLC, without or with one byte of direction: address, control, EtherType (RFC 1547 section 4.3.1).
+        104 => (ether_type_at(2, bytes)?, 4),
+        205 => (ether_type_at(3, bytes)?, 5),
         // IP over IEEE 1394: two addresses of eight bytes, then an EtherType.
-        138 => after_ether_type(bytes.skip(16)?),
-        219 => Ok((Layer::Mpls, bytes)),
-        105 => Ok((Layer::Ieee80211, bytes)),
-        127 => ieee80211::radiotap(bytes),
-        other => capture_header::skip(other, bytes),
-    }
+        138 => (ether_type_at(16, bytes)?, 18),
+        // Linux cooked capture, versions 1 and 2.
+        113 => (ether_type_at(14, bytes)?, 16),
+        276 => (ether_type_at(0, bytes)?, 20),
+        127 => return radiotap(bytes),
+        178 => return juniper(bytes),
+        239 => return nflog(bytes),
+        _ => return Err(Ignored::LinkType),
+    };
+    Ok((layer, bytes.skip(header_len)?))
 }
 
 /// The short way from an Ethernet frame to TCP: up to two tags, then IPv4 or IPv6 without extension headers. `None` where
@@ -94,63 +96,85 @@ pub(super) fn ppp(bytes: PacketBytes<'_>) -> Next<'_> {
     }
 }
 
-/// `PPP_HDLC`: PPP, or Cisco's framing where the address byte says so.
-fn hdlc_or_ppp(bytes: PacketBytes<'_>) -> Next<'_> {
-    match bytes.first()? {
-        0x0f | 0x8f => cisco_hdlc(bytes),
-        _ => Ok((Layer::Ppp, bytes)),
-    }
-}
-
-/// Cisco HDLC (RFC 1547 section 4.3.1): address, control, EtherType.
-pub(super) fn cisco_hdlc(bytes: PacketBytes<'_>) -> Next<'_> {
-    after_ether_type(bytes.skip(2)?)
-}
-
-/// Frame relay (RFC 2427): an address of two to four bytes, then control and protocol, or Cisco's EtherType.
-fn frame_relay(bytes: PacketBytes<'_>) -> Next<'_> {
-    let [_, second, third, _] = *bytes.head::<4>()?;
-    // The lowest bit ends the address.
-    let bytes = bytes.skip(if second & 1 == 1 { 2 } else { 3 + usize::from(third & 1 == 0) })?;
-    match *bytes.head::<2>()? {
-        [0x03, 0xcc | 0x8e] => Ok((Layer::Ip, bytes.skip(2)?)),
-        // Padded to an even length, SNAP: an organisation and an EtherType.
-        [0x03, 0x00] => after_ether_type(bytes.skip(6)?),
-        [0x03, _] => Err(Ignored::NotIp),
-        _ => after_ether_type(bytes),
-    }
-}
-
-/// Token ring (IEEE 802.5): access and frame control, two addresses, perhaps a source route, then LLC.
-fn token_ring(bytes: PacketBytes<'_>) -> Next<'_> {
-    let [_, _, _, _, _, _, _, _, source, ..] = *bytes.head::<14>()?;
-    let bytes = bytes.skip(14)?;
-    let route = if source & 0x80 == 0 { 0 } else { usize::from(bytes.first()? & 0x1f) };
-    Ok((Layer::Llc, bytes.skip(route)?))
-}
-
-fn after_ether_type(bytes: PacketBytes<'_>) -> Next<'_> {
-    Ok((Layer::EtherType(u16::from_be_bytes(*bytes.head()?)), bytes.skip(2)?))
-}
-
-/// Linux cooked capture: the EtherType is the last field of 16 bytes.
-fn linux_sll(bytes: PacketBytes<'_>) -> Next<'_> {
-    let [.., high, low] = *bytes.head::<16>()?;
-    cooked(u16::from_be_bytes([high, low]), bytes.skip(16)?)
-}
-
-/// Linux cooked capture, version 2: the EtherType is the first field of 20 bytes.
-fn linux_sll2(bytes: PacketBytes<'_>) -> Next<'_> {
-    let [high, low, ..] = *bytes.head::<20>()?;
-    cooked(u16::from_be_bytes([high, low]), bytes.skip(20)?)
-}
-
-/// The protocol field of a cooked capture: an EtherType, or one of Linux's own numbers below them.
-fn cooked(protocol: u16, bytes: PacketBytes<'_>) -> Next<'_> {
-    match protocol {
+/// The layer that the EtherType at `at` announces, or one of Linux's own numbers below them.
+fn ether_type_at(at: usize, bytes: PacketBytes<'_>) -> Result<Layer, Ignored> {
+    match u16::from_be_bytes(*bytes.skip(at)?.head()?) {
         // ETH_P_802_2
-        0x0004 => Ok((Layer::Llc, bytes)),
+        0x0004 => Ok(Layer::Llc),
         0..ETHER_TYPE_MIN => Err(Ignored::NotIp),
-        ether_type => Ok((Layer::EtherType(ether_type), bytes)),
+        ether_type => Ok(Layer::EtherType(ether_type)),
     }
+}
+
+/// Radiotap header (<https://www.radiotap.org>): its length says where the MAC header starts.
+fn radiotap(bytes: PacketBytes<'_>) -> Next<'_> {
+    let [version, _, len0, len1] = *bytes.head::<4>()?;
+    if version != 0 {
+        return Err(Ignored::Malformed);
+    }
+    Ok((Layer::Ieee80211, bytes.skip(usize::from(u16::from_le_bytes([len0, len1])))?))
+}
+
+/// A data frame (IEEE 802.11 clause 9.3.2), of an aggregate (A-MSDU) its first part. Encrypted ones cannot be parsed.
+pub(super) fn ieee80211(bytes: PacketBytes<'_>) -> Next<'_> {
+    const DATA: u8 = 2;
+    const NO_DATA: u8 = 0x4;
+    const QOS: u8 = 0x8;
+    const TO_AND_FROM_DS: u8 = 0x03;
+    const PROTECTED: u8 = 0x40;
+    const ORDER: u8 = 0x80;
+    const AGGREGATE: u8 = 0x80;
+
+    let [control, flags] = *bytes.head::<2>()?;
+    let subtype = control >> 4;
+    if (control >> 2) & 3 != DATA || subtype & NO_DATA != 0 || flags & PROTECTED != 0 {
+        return Err(Ignored::NotIp);
+    }
+    let addresses = if flags & TO_AND_FROM_DS == TO_AND_FROM_DS { 30 } else { 24 };
+    let mut bytes = bytes.skip(addresses)?;
+    if subtype & QOS != 0 {
+        let [qos, _] = *bytes.head::<2>()?;
+        bytes = bytes.skip(if flags & ORDER == 0 { 2 } else { 6 })?;
+        if qos & AGGREGATE != 0 {
+            // Two addresses and a length before each part.
+            bytes = bytes.skip(14)?;
+        }
+    }
+    Ok((Layer::Llc, bytes))
+}
+
+/// Juniper's header before an Ethernet frame: magic `MGC`, flags, and where bit 7 says so extensions behind their length.
+fn juniper(bytes: PacketBytes<'_>) -> Next<'_> {
+    let [b'M', b'G', b'C', flags] = *bytes.head::<4>()? else { return Err(Ignored::Malformed) };
+    let mut bytes = bytes.skip(4)?;
+    if flags & 0x80 != 0 {
+        let extensions = usize::from(u16::from_be_bytes(*bytes.head::<2>()?));
+        bytes = bytes.skip(2)?.skip(extensions)?;
+    }
+    // Bit 1: the packet came without a link header, behind four bytes of protocol family.
+    if flags & 0x02 != 0 { Ok((Layer::Ip, bytes.skip(4)?)) } else { Ok((Layer::Ethernet, bytes)) }
+}
+
+/// Linux netfilter log: four bytes, then type-length-values in the writer's byte order, padded to four.
+fn nflog(bytes: PacketBytes<'_>) -> Next<'_> {
+    const PAYLOAD: u16 = 9;
+    // A log record has at most 18 kinds of attributes (enum nfulnl_attr_type).
+    const ATTRIBUTES_MAX: usize = 32;
+    let mut bytes = bytes.skip(4)?;
+    for _ in 0..ATTRIBUTES_MAX {
+        let [len0, len1, kind0, kind1] = *bytes.head::<4>()?;
+        // The type is below 256 and so shows the order; the two top bits are flags.
+        let (len, kind) = match kind1 & 0x3f {
+            0 => (u16::from_le_bytes([len0, len1]), u16::from(kind0)),
+            kind => (u16::from_be_bytes([len0, len1]), u16::from(kind)),
+        };
+        if len < 4 {
+            return Err(Ignored::Malformed);
+        }
+        if kind == PAYLOAD {
+            return Ok((Layer::Ip, bytes.skip(4)?));
+        }
+        bytes = bytes.skip(usize::from(len).next_multiple_of(4))?;
+    }
+    Err(Ignored::NotIp)
 }

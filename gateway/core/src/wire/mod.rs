@@ -1,16 +1,14 @@
 //! From captured bytes to a TCP segment.
 //!
 //! Walks from the link layer through VLAN tags, MPLS, PPPoE and the configured tunnels to the innermost TCP header, one
-//! layer per step and at most [`MAX_LAYERS`] of them. Between frames it keeps nothing but IP packets in fragments. Does not
-//! reassemble streams, verify checksums (mirror ports see packets before the network card fills them in) or decrypt.
+//! layer per step and at most [`MAX_LAYERS`] of them. Does not reassemble IP packets or streams, verify checksums (mirror
+//! ports see packets before the network card fills them in) or decrypt.
 
-mod capture_header;
 mod ether_type;
-mod ieee80211;
 mod ip;
 mod link;
+mod packet_bytes;
 mod plain;
-mod reassembly;
 pub mod segment;
 mod tcp;
 mod tunnel;
@@ -19,19 +17,16 @@ mod tunnel;
 mod tests;
 
 use std::net::IpAddr;
-use std::num::NonZeroUsize;
 
 use arrayvec::ArrayVec;
 use spand_proto::units::Timestamp;
 
-use self::capture_header::PacketBytes;
-use self::ip::{Fragment, IpHeader};
+use self::ip::IpHeader;
+use self::packet_bytes::PacketBytes;
 pub(crate) use self::plain::Plain;
-use self::reassembly::Reassembly;
-pub(crate) use self::reassembly::fragments_bytes;
 use self::segment::Segment;
 use crate::config::Tunnels;
-use crate::counters::{Counters, Ignored, ProtocolNumber};
+use crate::counters::{Ignored, ProtocolNumber};
 
 /// Layers followed in one frame, each VLAN tag, label stack and IPv6 extension header counting as one.
 pub const MAX_LAYERS: usize = 24;
@@ -68,8 +63,6 @@ enum Layer {
     Ip,
     /// What follows IPv4, IPv6 or an extension header of it.
     Protocol(IpHeader, u8),
-    /// A fragment of that.
-    Fragment(Fragment),
 }
 
 /// Source and destination of the segment in a frame, if the fixed headers suffice: TCP over IP over Ethernet, with
@@ -86,48 +79,41 @@ pub(crate) fn addresses(frame: &Frame<'_>) -> Option<(IpAddr, IpAddr)> {
 #[derive(Debug)]
 pub struct Decoder {
     tunnels: Tunnels,
-    fragments: Reassembly,
     /// What the last frame held in place of IP or TCP.
     other: ArrayVec<ProtocolNumber, 2>,
 }
 
 impl Decoder {
-    /// Looks into `tunnels`, and keeps at most `fragmented` IP packets in fragments at a time. No answer depends on
-    /// `hash_seed`.
-    pub fn new(tunnels: Tunnels, fragmented: NonZeroUsize, hash_seed: u64) -> Self {
-        Self { tunnels, fragments: Reassembly::new(fragmented, hash_seed), other: ArrayVec::new() }
+    /// Looks into `tunnels`.
+    pub fn new(tunnels: Tunnels) -> Self {
+        Self { tunnels, other: ArrayVec::new() }
     }
 
-    /// Finds the TCP segment in a frame, or in the IP packet of which it is the last fragment to come.
+    /// Finds the TCP segment in a frame.
     ///
     /// `at` becomes the segment's time. Of several IP headers the innermost one that the tunnels allow to be reached names
-    /// the connection's ends. IP packets that are dropped on the way are counted.
+    /// the connection's ends.
     ///
     /// # Errors
     ///
     /// The reason why the frame holds no usable segment.
     #[inline]
-    pub fn decode(&mut self, at: Timestamp, frame: &Frame<'_>, counters: &mut Counters) -> Result<Segment, Ignored> {
+    pub fn decode(&mut self, at: Timestamp, frame: &Frame<'_>) -> Result<Segment, Ignored> {
         match Plain::of(frame) {
             Some(plain) => Ok(plain.segment(at)),
-            None => self.decode_rest(at, frame, counters),
+            None => self.decode_rest(at, frame),
         }
     }
 
     /// The same for a frame that is not [`Plain`].
     #[inline(never)]
-    pub(crate) fn decode_rest(
-        &mut self,
-        at: Timestamp,
-        frame: &Frame<'_>,
-        counters: &mut Counters,
-    ) -> Result<Segment, Ignored> {
+    pub(crate) fn decode_rest(&mut self, at: Timestamp, frame: &Frame<'_>) -> Result<Segment, Ignored> {
         self.other.clear();
         // Tags and IPv6: this way keeps nothing but the IP header between its steps.
         if let Some((header, bytes)) = link::ethernet_to_tcp(frame) {
             return tcp::segment(at, &header, bytes);
         }
-        self.walk(at, frame, counters)
+        self.walk(at, frame)
     }
 
     /// What the last frame held where the reason is [`Ignored::NotIp`], [`Ignored::NotTcp`] or [`Ignored::LinkType`]: the numbers that may say which protocol
@@ -136,38 +122,13 @@ impl Decoder {
         &self.other
     }
 
-    /// Advances the time, which drops IP packets that waited for 30 s for a fragment.
-    pub fn expire(&mut self, now: Timestamp, counters: &mut Counters) {
-        self.fragments.expire(now, counters);
-    }
-
-    /// Drops the incomplete IP packets: no more fragments will come.
-    pub fn finish(&mut self, counters: &mut Counters) {
-        self.fragments.finish(counters);
-    }
-
     /// Takes the layers one by one, whatever they are.
     #[inline(never)]
-    pub(crate) fn walk(
-        &mut self,
-        at: Timestamp,
-        frame: &Frame<'_>,
-        counters: &mut Counters,
-    ) -> Result<Segment, Ignored> {
-        let (layer, bytes) = link::first_layer(frame.link_type, PacketBytes::new(frame.data, frame.wire_len))
-            .inspect_err(|reason| self.note(*reason, &[ProtocolNumber::LinkType(frame.link_type)]))?;
-        self.layers(at, layer, bytes, MAX_LAYERS, counters)
-    }
-
-    fn layers(
-        &mut self,
-        at: Timestamp,
-        mut layer: Layer,
-        mut bytes: PacketBytes<'_>,
-        at_most: usize,
-        counters: &mut Counters,
-    ) -> Result<Segment, Ignored> {
-        for left in (0..at_most).rev() {
+    pub(crate) fn walk(&mut self, at: Timestamp, frame: &Frame<'_>) -> Result<Segment, Ignored> {
+        let (mut layer, mut bytes) =
+            link::first_layer(frame.link_type, PacketBytes::new(frame.data, frame.wire_len))
+                .inspect_err(|reason| self.note(*reason, &[ProtocolNumber::LinkType(frame.link_type)]))?;
+        for _ in 0..MAX_LAYERS {
             (layer, bytes) = match layer {
                 Layer::Ethernet => link::ethernet(bytes)?,
                 Layer::EtherType(ether_type) => ether_type::next(ether_type, bytes)
@@ -175,13 +136,8 @@ impl Decoder {
                 Layer::Llc => ether_type::llc(bytes)?,
                 Layer::Mpls => ether_type::mpls(bytes)?,
                 Layer::Ppp => link::ppp(bytes)?,
-                Layer::Ieee80211 => ieee80211::data_frame(bytes)?,
+                Layer::Ieee80211 => link::ieee80211(bytes)?,
                 Layer::Ip => ip::header(bytes)?,
-                Layer::Fragment(fragment) => {
-                    let whole = self.fragments.take(at, &fragment, bytes, counters)?;
-                    let layer = Layer::Protocol(whole.header, whole.protocol);
-                    return self.layers(at, layer, whole.bytes(), left, counters);
-                }
                 Layer::Protocol(header, ip::TCP) => return tcp::segment(at, &header, bytes),
                 Layer::Protocol(header, protocol) => match ip::extension(header, protocol, bytes)? {
                     Some(next) => next,

@@ -2,8 +2,8 @@
 
 use spand_proto::units::Timestamp;
 
-use super::capture_header::PacketBytes;
 use super::ip::IpHeader;
+use super::packet_bytes::PacketBytes;
 use super::segment::{Endpoint, Flags, Options, SackBlock, Segment, Timestamps, WindowOption};
 use crate::counters::Ignored;
 

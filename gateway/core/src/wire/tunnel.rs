@@ -3,9 +3,9 @@
 use arrayvec::ArrayVec;
 
 use super::Layer;
-use super::capture_header::PacketBytes;
-use super::ether_type::{self, BRIDGED_ETHERNET, NETWORK_SERVICE_HEADER};
+use super::ether_type::{self, BRIDGED_ETHERNET};
 use super::ip::IpHeader;
+use super::packet_bytes::PacketBytes;
 use crate::config::{Encapsulation, Tunnels};
 use crate::counters::{Ignored, ProtocolNumber};
 use crate::types::TunnelKind;
@@ -14,10 +14,8 @@ type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;
 
 /// UDP's number in IP headers.
 const UDP: u8 = 17;
-/// UDP ports of either end; those of the destination alone are [`Tunnels::on_port`]'s.
+/// The one UDP port that either end may have; those of the destination alone are [`Tunnels::on_port`]'s.
 const GTP_U_PORT: u16 = 2152;
-const TEREDO_PORT: u16 = 3544;
-const AYIYA_PORT: u16 = 5072;
 
 /// Enters the encapsulation that `protocol` of the IP header `outer` announces, where its addresses are those of endpoints.
 ///
@@ -42,7 +40,6 @@ fn by_protocol(protocol: u8, bytes: PacketBytes<'_>) -> Option<(TunnelKind, Next
     Some(match protocol {
         4 | 41 => (TunnelKind::IpInIp, Ok((Layer::Ip, bytes))),
         47 => (TunnelKind::Gre, gre(bytes)),
-        97 => (TunnelKind::Etherip, etherip(bytes)),
         // MPLS in IP (RFC 4023).
         137 => (TunnelKind::Gre, Ok((Layer::Mpls, bytes))),
         _ => return None,
@@ -56,13 +53,7 @@ fn udp<'a>(bytes: PacketBytes<'a>, tunnels: &Tunnels) -> Result<(Encapsulation, 
     if let Some(tunnel) = tunnels.on_port(destination) {
         return Ok((tunnel, in_datagram(tunnel.kind, payload)));
     }
-    let (kind, inner) = match [source, destination] {
-        ports if ports.contains(&GTP_U_PORT) => (TunnelKind::Gtp, gtp_u(payload)),
-        ports if ports.contains(&TEREDO_PORT) => (TunnelKind::IpInIp, teredo(payload)),
-        ports if ports.contains(&AYIYA_PORT) => (TunnelKind::IpInIp, ayiya(payload)),
-        _ => return Err(Ignored::NotTcp),
-    };
-    Ok((kind.into(), inner))
+    if source == GTP_U_PORT { Ok((TunnelKind::Gtp.into(), gtp_u(payload))) } else { Err(Ignored::NotTcp) }
 }
 
 /// The numbers by which `protocol` of an IP header, or the datagram that it announces, may be well known.
@@ -81,12 +72,11 @@ fn ports(bytes: PacketBytes<'_>) -> Result<(u16, u16), Ignored> {
     Ok((u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])))
 }
 
-/// What a datagram holds on the port of a kind. IP and EtherIP come in UDP as Linux's FOU sends them: without a header of its own.
+/// What a datagram holds on the port of a kind. IP comes in UDP as Linux's FOU sends it: without a header of its own.
 fn in_datagram(kind: TunnelKind, payload: PacketBytes<'_>) -> Next<'_> {
     match kind {
         TunnelKind::Gre => gre(payload),
         TunnelKind::Vxlan => vxlan(payload),
-        TunnelKind::VxlanGpe => vxlan_gpe(payload),
         TunnelKind::Geneve => geneve(payload),
         TunnelKind::Gtp => gtp_u(payload),
         TunnelKind::IpInIp => match payload.first()? >> 4 {
@@ -94,16 +84,6 @@ fn in_datagram(kind: TunnelKind, payload: PacketBytes<'_>) -> Next<'_> {
             _ => Err(Ignored::NotTcp),
         },
         TunnelKind::Tzsp => tzsp(payload),
-        TunnelKind::Gue => gue(payload),
-        TunnelKind::Etherip => etherip(payload),
-    }
-}
-
-/// EtherIP (RFC 3378): version 3 and twelve bits of zero before an Ethernet frame.
-fn etherip(bytes: PacketBytes<'_>) -> Next<'_> {
-    match *bytes.head::<2>()? {
-        [0x30, 0] => Ok((Layer::Ethernet, bytes.skip(2)?)),
-        _ => Err(Ignored::NotTcp),
     }
 }
 
@@ -134,20 +114,6 @@ fn tzsp(bytes: PacketBytes<'_>) -> Next<'_> {
     Err(Ignored::TooDeep)
 }
 
-/// GUE: version 0 has four bytes and optional fields before what IP's protocol number names, version 1 is an IP packet itself.
-fn gue(bytes: PacketBytes<'_>) -> Next<'_> {
-    const CONTROL: u8 = 0x20;
-    let &[first, protocol, ..] = bytes.head::<4>()?;
-    match first >> 6 {
-        0 if first & CONTROL == 0 => {
-            let payload = bytes.skip(4 + usize::from(first & 0x1f) * 4)?;
-            by_protocol(protocol, payload).map_or(Err(Ignored::NotTcp), |(_, inner)| inner)
-        }
-        1 => Ok((Layer::Ip, bytes)),
-        _ => Err(Ignored::NotTcp),
-    }
-}
-
 /// VXLAN (RFC 7348): eight bytes before an Ethernet frame.
 fn vxlan(bytes: PacketBytes<'_>) -> Next<'_> {
     const VNI_VALID: u8 = 0x08;
@@ -156,26 +122,6 @@ fn vxlan(bytes: PacketBytes<'_>) -> Next<'_> {
         return Err(Ignored::NotTcp);
     }
     Ok((Layer::Ethernet, bytes.skip(8)?))
-}
-
-/// VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe): eight bytes, of which one may say what follows; else it is an Ethernet frame.
-fn vxlan_gpe(bytes: PacketBytes<'_>) -> Next<'_> {
-    const VERSION: u8 = 0x30;
-    const NEXT_PROTOCOL: u8 = 0x04;
-    const OAM: u8 = 0x01;
-    let &[flags, _, _, next, ..] = bytes.head::<8>()?;
-    if flags & (VERSION | OAM) != 0 {
-        return Err(Ignored::NotTcp);
-    }
-    let payload = bytes.skip(8)?;
-    match next {
-        _ if flags & NEXT_PROTOCOL == 0 => Ok((Layer::Ethernet, payload)),
-        1 | 2 => Ok((Layer::Ip, payload)),
-        3 => Ok((Layer::Ethernet, payload)),
-        4 => Ok((Layer::EtherType(NETWORK_SERVICE_HEADER), payload)),
-        5 => Ok((Layer::Mpls, payload)),
-        _ => Err(Ignored::NotTcp),
-    }
 }
 
 /// Geneve (RFC 8926): eight bytes and options before what an EtherType announces.
@@ -221,59 +167,27 @@ fn gtp_u(bytes: PacketBytes<'_>) -> Next<'_> {
     Err(Ignored::TooDeep)
 }
 
-/// Teredo (RFC 4380 section 5.1.1): authentication and origin may stand before IPv6.
-fn teredo(bytes: PacketBytes<'_>) -> Next<'_> {
-    let mut bytes = bytes;
-    if let [0, 1, id_len, auth_len] = *bytes.head::<4>()? {
-        bytes = bytes.skip(13 + usize::from(id_len) + usize::from(auth_len))?;
-    }
-    if let [0, 0] = *bytes.head::<2>()? {
-        bytes = bytes.skip(8)?;
-    }
-    if bytes.first()? >> 4 == 6 { Ok((Layer::Ip, bytes)) } else { Err(Ignored::NotTcp) }
-}
-
-/// AYIYA (draft-massar-v6ops-ayiya-02): eight bytes, an identity and a signature before a packet.
-fn ayiya(bytes: PacketBytes<'_>) -> Next<'_> {
-    let &[identity, signature, _, next, ..] = bytes.head::<8>()?;
-    let len = 8 + (1 << (identity >> 4)) + usize::from(signature >> 4) * 4;
-    match next {
-        4 | 41 => Ok((Layer::Ip, bytes.skip(len)?)),
-        _ => Err(Ignored::NotTcp),
-    }
-}
-
-/// GRE (RFC 2784, RFC 2890) and its PPTP variant (RFC 2637).
+/// GRE (RFC 2784, RFC 2890).
 fn gre(bytes: PacketBytes<'_>) -> Next<'_> {
     const CHECKSUM: u16 = 0x8000;
     const ROUTING: u16 = 0x4000;
     const KEY: u16 = 0x2000;
     const SEQUENCE: u16 = 0x1000;
-    const ACKNOWLEDGMENT: u16 = 0x0080;
     const VERSION: u16 = 0x0007;
     let &[flags0, flags1, high, low] = bytes.head::<4>()?;
     let flags = u16::from_be_bytes([flags0, flags1]);
-    let optional = match flags & VERSION {
-        0 => CHECKSUM | KEY | SEQUENCE,
-        1 => KEY | SEQUENCE | ACKNOWLEDGMENT,
-        _ => return Err(Ignored::NotTcp),
-    };
     // Source routes of RFC 1701 were withdrawn with it.
-    if flags & ROUTING != 0 {
+    if flags & (VERSION | ROUTING) != 0 {
         return Err(Ignored::NotTcp);
     }
-    let optional_words = usize::try_from((flags & optional).count_ones()).unwrap_or_default();
+    let optional_words = usize::try_from((flags & (CHECKSUM | KEY | SEQUENCE)).count_ones()).unwrap_or_default();
     let payload = bytes.skip(4 + 4 * optional_words)?;
     match u16::from_be_bytes([high, low]) {
-        0x880b => Ok((Layer::Ppp, payload)),
         // ERSPAN type II has a header of eight bytes, type I none; only II numbers its packets.
         0x88be => Ok((Layer::Ethernet, payload.skip(if flags & SEQUENCE == 0 { 0 } else { 8 })?)),
         0x22eb => erspan_3(payload),
         // Aruba's access points carry whole 802.11 frames.
         0x8200..=0x82ff => Ok((Layer::Ieee80211, payload)),
-        // WCCP: version 2 puts four bytes before the packet, version 1 none.
-        0x883e if payload.first()? == 0x45 => Ok((Layer::Ip, payload)),
-        0x883e => Ok((Layer::Ip, payload.skip(4)?)),
         BRIDGED_ETHERNET => Ok((Layer::Ethernet, payload)),
         protocol => ether_type::next(protocol, payload),
     }

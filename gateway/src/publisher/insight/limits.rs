@@ -11,13 +11,12 @@ use crate::publisher::{CaptureStatus, EngineStatus, Part};
 const AGAIN: Micros = Micros::from_secs(10);
 
 /// What is ignored because a table or queue of the engine is full. Its other reasons are about what was seen.
-const FULL: [Ignored; 10] = [
+const FULL: [Ignored; 9] = [
     Ignored::Shed,
     Ignored::NoRoom,
     Ignored::NoRoomNetwork,
     Ignored::NoRoomHost,
     Ignored::NoRoomService,
-    Ignored::FragmentNoRoom,
     Ignored::EventQueueFull,
     Ignored::AdviceForgotten,
     Ignored::SegmentMemory,

@@ -15,7 +15,6 @@ use clap::Args;
 use ipnet::IpNet;
 use spand_capture::{Next, PacketSource, open_file};
 use spand_core::config::{EngineConfig, Limits};
-use spand_core::counters::Counters;
 use spand_core::engine::Engine;
 use spand_core::wire::{Decoder, Frame};
 use spand_proto::units::Timestamp;
@@ -84,11 +83,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let read = best_of(arguments.runs, || replay(&path, |_, _| {}))?;
     let parsed = best_of(arguments.runs, || {
         let config = EngineConfig::default();
-        let mut decoder = Decoder::new(config.tunnels.clone(), config.limits.fragmented_packets, 0);
-        let mut counters = Counters::default();
+        let mut decoder = Decoder::new(config.tunnels.clone());
         let mut payload = 0u64;
         let count = replay(&path, |at, frame| {
-            let segment = decoder.decode(at, frame, &mut counters);
+            let segment = decoder.decode(at, frame);
             payload += segment.map_or(0, |segment| u64::from(segment.payload_len));
         })?;
         anyhow::ensure!(payload > 0, "the trace carries no data");
