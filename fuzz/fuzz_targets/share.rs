@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use spand_core::config::WindowConfig;
 use spand_core::networks::NetworkTable;
 use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
-use spand_core::types::{ConnectionId, LimitCounts, Phase, RttSum, SampleReason, WindowSample};
+use spand_core::types::{ConnectionId, LimitCounts, RttSum, SampleReason, WindowSample};
 use spand_core::window::cells::Cell;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
@@ -147,8 +147,7 @@ fn add_own(table: &mut NetworkTable, network: Network, connection: u64, at: Time
         window: Window::from_bytes(28_960.0).expect("a window"),
         mss: Bytes(1_448),
         reason: if connection.is_multiple_of(2) { SampleReason::Loss } else { SampleReason::End },
-        sawtooth: Some(0.7),
-        phase: Phase::CongestionAvoidance,
+        reduced_before: true,
         transfer: Bytes(1_000_000),
         advised: false,
         rtt_min: Some(Micros(38_000)),

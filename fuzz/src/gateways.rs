@@ -10,7 +10,7 @@ use spand_core::networks::Withdrawal;
 use spand_core::networks::traffic::NetworkTraffic;
 use spand_core::networks::view::NetworkView;
 use spand_core::service::ServiceSize;
-use spand_core::types::{ConnectionId, LimitCounts, Phase, SampleRate, SampleReason, Trigger, WindowSample};
+use spand_core::types::{ConnectionId, LimitCounts, SampleRate, SampleReason, Trigger, WindowSample};
 use spand_gateway::api::fuzzing::{Pages, REPORTER};
 use spand_gateway::api::{Access, password_line};
 use spand_gateway::config::Config;
@@ -190,8 +190,7 @@ fn sample(reason: SampleReason) -> WindowSample {
         window: Window::from_bytes(28_960.0).expect("a window"),
         mss: Bytes(1_448),
         reason,
-        sawtooth: None,
-        phase: Phase::CongestionAvoidance,
+        reduced_before: false,
         transfer: Bytes(1_000_000),
         advised: true,
         rtt_min: (reason == SampleReason::Loss).then_some(Micros(38_000)),

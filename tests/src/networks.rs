@@ -10,7 +10,7 @@ use rand::seq::index::sample;
 use rand::{RngExt, SeedableRng};
 use spand_core::config::WindowConfig;
 use spand_core::networks::NetworkTable;
-use spand_core::types::{ConnectionId, Phase, RttSum, SampleReason, WindowSample};
+use spand_core::types::{ConnectionId, RttSum, SampleReason, WindowSample};
 use spand_core::window::bucket::{Bucket, Contribution, FullSum, QueueSum, RemoteRtt, Source};
 use spand_core::window::record::NetworkRecord;
 use spand_gateway::publisher::{MonotonicClock, PacketClock};
@@ -105,8 +105,7 @@ pub fn seen(remotes: &[IpAddr], at: Timestamp) -> Result<Vec<Change>> {
                 window: Window::from_bytes(30_000.0).unwrap_or_default(),
                 mss: Bytes(1_448),
                 reason: SampleReason::Loss,
-                sawtooth: None,
-                phase: Phase::CongestionAvoidance,
+                reduced_before: false,
                 transfer: Bytes(1_000_000),
                 advised: false,
                 rtt_min: Some(Micros(20_000)),

@@ -28,11 +28,8 @@ pub struct WindowSample {
     pub mss: Bytes,
     /// What gave it.
     pub reason: SampleReason,
-    /// Where in the sawtooth the sender was: 0 just after a reduction, 1 at the largest window reached before the last
-    /// one; above 1 beyond it. `None` before the first loss.
-    pub sawtooth: Option<f64>,
-    /// The connection's phase.
-    pub phase: Phase,
+    /// Its connection had lost something before.
+    pub reduced_before: bool,
     /// Bytes of new data the transfer carried.
     pub transfer: Bytes,
     /// The connection started on our advice, so its window is partly our own output.

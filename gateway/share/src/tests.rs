@@ -12,7 +12,7 @@ use spand_core::config::{EngineConfig, WindowConfig};
 use spand_core::engine::Engine;
 use spand_core::networks::NetworkTable;
 use spand_core::sharing::{Addressed, GatewayId, HeldBack, Notice, Pseudonyms, Sharing as EngineSharing, TapId};
-use spand_core::types::{ConnectionId, Phase, SampleReason, WindowSample};
+use spand_core::types::{ConnectionId, SampleReason, WindowSample};
 use spand_proto::estimate::{Estimate, RuleKind};
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
@@ -113,8 +113,7 @@ fn sample(connection: u64, segments: f64) -> WindowSample {
         window: Window::from_bytes(segments * 1_448.0).unwrap(),
         mss: Bytes(1_448),
         reason: SampleReason::Loss,
-        sawtooth: None,
-        phase: Phase::CongestionAvoidance,
+        reduced_before: false,
         transfer: Bytes(100_000),
         advised: false,
         rtt_min: None,

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use spand_core::config::WindowConfig;
 use spand_core::networks::NetworkTable;
 use spand_core::sharing::{GatewayId, TapId};
-use spand_core::types::{ConnectionId, Flow, Flows, LimitCounts, Phase, RttSum, SampleReason, SenderId, WindowSample};
+use spand_core::types::{ConnectionId, Flow, Flows, LimitCounts, RttSum, SampleReason, SenderId, WindowSample};
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
@@ -181,8 +181,7 @@ impl Made {
             window: Window::from_bytes(segments * 1_448.0).unwrap_or_default(),
             mss: Bytes(1_448),
             reason,
-            sawtooth: None,
-            phase: Phase::CongestionAvoidance,
+            reduced_before: false,
             transfer: Bytes(1_000_000),
             advised: false,
             rtt_min: Some(rtt),

@@ -35,6 +35,8 @@ pub struct Row {
     pub most_off_pct: Option<f64>,
     /// The estimate's confidence.
     pub confidence: Option<f64>,
+    /// The bottleneck's buffer, in segments.
+    pub buffer: Option<f64>,
     /// Window samples, by what gave them.
     pub samples: String,
     /// The senders' congestion controls.
@@ -100,6 +102,8 @@ impl Row {
             off_pct,
             most_off_pct: None,
             confidence: estimate.map(|estimate| rounded(estimate.confidence.value())),
+            buffer: estimate
+                .and_then(|estimate| Some(rounded(estimate.buffer?.bytes() / estimate.mss.max(Bytes(1)).0 as f64))),
             samples: listed(samples),
             named: listed(named),
             losses: view.losses,
@@ -130,6 +134,7 @@ impl Row {
             }
         };
         figure("share", self.share, before.share, SAME_SEGMENTS);
+        figure("buffer", self.buffer, before.buffer, SAME_SEGMENTS);
         figure("losses", Some(self.losses as f64), Some(before.losses as f64), 1.0);
         figure("rtt_min_ms", self.rtt_min_ms, before.rtt_min_ms, 0.1);
         figure("rtt_mean_ms", self.rtt_mean_ms, before.rtt_mean_ms, 0.1);

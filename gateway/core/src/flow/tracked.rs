@@ -210,8 +210,7 @@ impl TrackedSender {
             window: sample.window,
             mss,
             reason: sample.reason,
-            sawtooth: sample.sawtooth,
-            phase: sample.phase,
+            reduced_before: sample.reduced_before,
             transfer: Bytes(transfer.bytes),
             // One of the control group, or of an application that sent little, starts as without advice.
             advised: transfer.advised && transfer.exceeds_initial(),

@@ -45,7 +45,7 @@ mod tests {
     use spand_proto::units::{Bytes, Timestamp, Window};
 
     use super::*;
-    use crate::types::{ConnectionId, Phase, SampleReason};
+    use crate::types::{ConnectionId, SampleReason};
 
     #[test]
     fn a_bounded_number_waits_and_none_if_they_are_not_taken() {
@@ -57,8 +57,7 @@ mod tests {
             window: Window::from_bytes(1.0).unwrap(),
             mss: Bytes(1_448),
             reason: SampleReason::Loss,
-            sawtooth: None,
-            phase: Phase::default(),
+            reduced_before: false,
             transfer: Bytes(0),
             advised: false,
             rtt_min: None,

@@ -11,7 +11,7 @@ use super::view::NetworkView;
 use super::*;
 use crate::estimate::NoEstimate;
 use crate::flow::pending::PendingStats;
-use crate::types::{ConnectionId, Limiter, Phase, SampleReason};
+use crate::types::{ConnectionId, Limiter, SampleReason};
 
 /// A start in the middle of a bucket.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_700_000_005_000_000);
@@ -323,8 +323,7 @@ pub(crate) fn sample(n: u8, at: Timestamp, segments: f64, connection: u64, reaso
         window: Window::from_bytes(segments * 1_000.0).unwrap(),
         mss: Bytes(1_000),
         reason,
-        sawtooth: Some(0.9),
-        phase: Phase::CongestionAvoidance,
+        reduced_before: true,
         transfer: Bytes(100_000),
         advised: false,
         rtt_min: Some(Micros(least)),

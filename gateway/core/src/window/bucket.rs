@@ -170,7 +170,7 @@ pub struct QueueSum {
 impl QueueSum {
     /// What a sample shows. The first loss of a connection shows nothing: growth up to it is too fast for a window of one round trip before.
     fn of(sample: &WindowSample) -> Option<Self> {
-        if sample.reason != SampleReason::Loss || sample.sawtooth.is_none() {
+        if sample.reason != SampleReason::Loss || !sample.reduced_before {
             return None;
         }
         let queued = buffer_at_loss(sample.window, sample.rtt_min?, sample.rtt?)?.bytes();

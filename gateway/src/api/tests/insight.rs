@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use spand_core::event::StartImminent;
 use spand_core::networks::Withdrawal;
-use spand_core::types::{ConnectionId, Phase, SampleReason, Trigger, WindowSample};
+use spand_core::types::{ConnectionId, SampleReason, Trigger, WindowSample};
 use spand_proto::push::{AgentDescription, ApplyMethod, Subscription as Wish};
 use spand_proto::report::{Arm, ConnectionReport, PushCount, Report, Transport};
 use spand_proto::start::{Mode, RefusalReason};
@@ -40,8 +40,7 @@ fn sample(second: u64, reason: SampleReason) -> WindowSample {
         window: Window::from_bytes(28_960.0).unwrap(),
         mss: Bytes(1_448),
         reason,
-        sawtooth: None,
-        phase: Phase::CongestionAvoidance,
+        reduced_before: false,
         transfer: Bytes(1_000_000),
         advised: true,
         rtt_min: Some(Micros(38_000)),

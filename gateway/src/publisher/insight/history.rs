@@ -154,7 +154,7 @@ impl Histories {
 
 #[cfg(test)]
 mod tests {
-    use spand_core::types::{ConnectionId, Phase};
+    use spand_core::types::ConnectionId;
     use spand_proto::units::Window;
 
     use super::*;
@@ -172,8 +172,7 @@ mod tests {
             window: Window::from_bytes(14_480.0).unwrap(),
             mss: Bytes(1_448),
             reason: SampleReason::Loss,
-            sawtooth: None,
-            phase: Phase::default(),
+            reduced_before: false,
             transfer: Bytes(0),
             advised: false,
             rtt_min: None,

@@ -7,7 +7,7 @@ use spand_core::estimate::{Compared, NoEstimate};
 use spand_core::flow::report::{DirectionDetails, DirectionReport, RttSummary, TransferSummary};
 use spand_core::flow::shadow::flavour::Flavour;
 use spand_core::networks::traffic::NetworkTraffic;
-use spand_core::types::{ConnectionId, LimitCounts, Limiter, Phase, SampleRate, SampleReason, WindowSample};
+use spand_core::types::{ConnectionId, LimitCounts, Limiter, SampleRate, SampleReason, WindowSample};
 use spand_core::wire::segment::Endpoint;
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::network::Network;
@@ -116,8 +116,7 @@ fn direction() -> DirectionReport {
         window: Window::from_bytes(bytes).unwrap(),
         mss: Bytes(1_000),
         reason,
-        sawtooth: None,
-        phase: Phase::CongestionAvoidance,
+        reduced_before: false,
         transfer: Bytes(0),
         advised: false,
         rtt_min: None,

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use spand_core::config::{Limits, WindowConfig};
 use spand_core::event::Event;
 use spand_core::networks::{NetworkTable, Withdrawal};
-use spand_core::types::{ConnectionId, Phase, SampleReason, WindowSample};
+use spand_core::types::{ConnectionId, SampleReason, WindowSample};
 use spand_core::window::record::NetworkRecord;
 use spand_core::wire::Frame;
 use spand_proto::estimate::RuleKind;
@@ -111,8 +111,7 @@ fn sample(connection: u64) -> WindowSample {
         window: Window::from_bytes(30_000.0).unwrap(),
         mss: Bytes(1_448),
         reason: SampleReason::Loss,
-        sawtooth: None,
-        phase: Phase::CongestionAvoidance,
+        reduced_before: false,
         transfer: Bytes(100_000),
         advised: false,
         rtt_min: None,

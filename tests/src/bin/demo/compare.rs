@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde_json::Value;
 use spand_core::config::WindowConfig;
 use spand_core::networks::NetworkTable;
-use spand_core::types::{ConnectionId, Phase, SampleReason, WindowSample};
+use spand_core::types::{ConnectionId, SampleReason, WindowSample};
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Timestamp, Window};
@@ -148,11 +148,11 @@ fn share(network: IpNet, samples: &[&KernelSample], advised: &BTreeSet<FlowId>) 
     let mut table = NetworkTable::new(WindowConfig::default(), NonZeroUsize::MIN, RuleKind::default(), 0);
     let network = Network::new(network);
     for sample in &by_time {
-        let (reason, phase) = match sample.reason {
-            Reason::Loss => (SampleReason::Loss, Phase::CongestionAvoidance),
-            Reason::End => (SampleReason::End, Phase::CongestionAvoidance),
-            Reason::SlowStartEnd => (SampleReason::EndSlowStart, Phase::SlowStart),
-            Reason::LowerBound => (SampleReason::EndAppLimited, Phase::SlowStart),
+        let reason = match sample.reason {
+            Reason::Loss => SampleReason::Loss,
+            Reason::End => SampleReason::End,
+            Reason::SlowStartEnd => SampleReason::EndSlowStart,
+            Reason::LowerBound => SampleReason::EndAppLimited,
         };
         table.add(&WindowSample {
             at: Timestamp(sample.time_ns),
@@ -162,8 +162,7 @@ fn share(network: IpNet, samples: &[&KernelSample], advised: &BTreeSet<FlowId>) 
             window: Window::from_bytes(sample.segments * f64::from(sample.mss))?,
             mss: Bytes(sample.mss.into()),
             reason,
-            sawtooth: None,
-            phase,
+            reduced_before: false,
             transfer: Bytes(0),
             advised: advised.contains(&sample.flow),
             rtt_min: None,

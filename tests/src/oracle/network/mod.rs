@@ -61,7 +61,6 @@ pub(super) struct Networks {
 struct Connection {
     network: Network,
     remote: IpAddr,
-    phase: Phase,
     /// The transfer under way began with a start on advice.
     advised: bool,
     /// It lost something since.
@@ -126,16 +125,8 @@ impl Networks {
         let hosts = network.prefix().hosts();
         let place = usize::try_from(id % 254).unwrap_or_default();
         let remote = hosts.clone().nth(place).unwrap_or(network.prefix().addr());
-        let connection = Connection {
-            network,
-            remote,
-            phase: Phase::SlowStart,
-            advised: false,
-            lost: false,
-            rtt_min: None,
-            rtt: None,
-            delivered_bytes: 0,
-        };
+        let connection =
+            Connection { network, remote, advised: false, lost: false, rtt_min: None, rtt: None, delivered_bytes: 0 };
         match self.connections.insert(id, connection) {
             None => Ok(OK.to_owned()),
             Some(_) => Err(Fault::new(format!("connection {id} is open already"))),
@@ -195,7 +186,6 @@ impl Networks {
         let ssthresh = ssthresh.map(|ssthresh| self.window(ssthresh as f64)).transpose()?;
         let mss = self.mss;
         let connection = self.connection(&about)?;
-        connection.phase = phase;
         connection.delivered_bytes += u64::from(acknowledged) * mss.0;
         let state = SenderState {
             phase,
@@ -222,8 +212,7 @@ impl Networks {
         let phase = words.word("phase")?;
         let connection = self.connection(&about)?;
         match phase {
-            "avoidance" | "slow_start" | "timeout" => connection.phase = Phase::Recovery,
-            "recovery" => {}
+            "avoidance" | "slow_start" | "timeout" | "recovery" => {}
             other => return Err(Fault::new(format!("there is no phase `{other}`"))),
         }
         connection.lost = true;
@@ -234,7 +223,7 @@ impl Networks {
         }
         if phase == "avoidance" {
             let window = (window - 1.0).max(1.0);
-            self.sample(&about, window, SampleReason::Loss, Phase::CongestionAvoidance, Bytes(0))?;
+            self.sample(&about, window, SampleReason::Loss, Bytes(0))?;
         }
         self.settle();
         Ok(OK.to_owned())
@@ -263,9 +252,8 @@ impl Networks {
         };
         let bytes = Bytes(words.whole("bytes transferred")?);
         let connection = self.connection(&about)?;
-        let phase = connection.phase;
         if !std::mem::take(&mut connection.lost) {
-            self.sample(&about, window, reason, phase, bytes)?;
+            self.sample(&about, window, reason, bytes)?;
         }
         self.settle();
         Ok(OK.to_owned())
@@ -276,14 +264,12 @@ impl Networks {
         about: &About,
         window_segments: f64,
         reason: SampleReason,
-        phase: Phase,
         transfer: Bytes,
     ) -> Result<(), Fault> {
         let window = self.window(window_segments)?;
         let (at, mss) = (self.now, self.mss);
         let Connection { network, remote, advised, rtt_min, .. } = *self.connection(about)?;
         let connection = ConnectionId(about.id);
-        let sawtooth = None;
         self.table.add(&WindowSample {
             at,
             network,
@@ -292,8 +278,7 @@ impl Networks {
             window,
             mss,
             reason,
-            sawtooth,
-            phase,
+            reduced_before: false,
             transfer,
             advised,
             rtt_min,

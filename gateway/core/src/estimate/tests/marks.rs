@@ -9,7 +9,7 @@ fn lose(path: &mut Path, (connection, host): (u64, u8), window: f64, queue: f64)
     let rtt = Micros(RTT.0 + (queue * RTT.0 as f64).round() as u64);
     let rtts = (Some(RTT), Some(rtt));
     let sample = WindowSample { connection: ConnectionId(connection), advised: false, ..sample };
-    path.add(&WindowSample { sawtooth: Some(1.0), rtt_min: rtts.0, rtt: rtts.1, ..sample });
+    path.add(&WindowSample { reduced_before: true, rtt_min: rtts.0, rtt: rtts.1, ..sample });
 }
 
 /// Losses at these windows, of hosts and their connections in turn.

@@ -222,7 +222,7 @@ fn shown(path: &mut Path, connection: u64, host: u8, queued: f64) {
     let sample = path.sample(Loss, queued / (1.0 - least / rtt), host);
     path.add(&WindowSample {
         connection: ConnectionId(connection),
-        sawtooth: Some(1.0),
+        reduced_before: true,
         rtt_min: Some(Micros(20_000)),
         rtt: Some(Micros(40_000)),
         ..sample
@@ -288,7 +288,7 @@ fn what_cannot_be_a_loss_in_a_full_queue_shows_nothing() {
         for connection in 1..5 {
             let mut sample = path.sample(Loss, 40.0, 1);
             sample.connection = ConnectionId(connection);
-            (sample.sawtooth, sample.rtt_min, sample.rtt) = (Some(1.0), Some(Micros(20_000)), Some(Micros(40_000)));
+            (sample.reduced_before, sample.rtt_min, sample.rtt) = (true, Some(Micros(20_000)), Some(Micros(40_000)));
             change(&mut sample);
             path.add(&sample);
         }
@@ -297,7 +297,7 @@ fn what_cannot_be_a_loss_in_a_full_queue_shows_nothing() {
     assert!(not(|_| ()).is_some());
     assert_eq!(not(|sample| sample.reason = SampleReason::Ecn), None);
     assert_eq!(not(|sample| sample.reason = End), None);
-    assert_eq!(not(|sample| sample.sawtooth = None), None, "the first loss");
+    assert_eq!(not(|sample| sample.reduced_before = false), None, "the first loss");
     assert_eq!(not(|sample| sample.rtt = None), None);
     assert_eq!(not(|sample| sample.rtt = sample.rtt_min), None, "no queue");
     assert_eq!(not(|sample| sample.rtt = Some(Micros(1))), None, "shorter than the smallest");

@@ -1,21 +1,16 @@
 //! Classifies a retransmission: duplicate acknowledgements, timeout, tail loss probe, or no loss; and ECN echoes.
 //!
 //! One loss event per window of data: everything repaired up to the recovery point belongs to the event that set it
-//! (RFC 6675 section 5, RFC 6582). A reduction is undone when DSACKs, timestamps or, after a timeout, F-RTO show that
-//! nothing was lost (RFC 3708, RFC 3522, RFC 4015, RFC 5682). The window is modelled in [`super::shadow`].
+//! (RFC 6675 section 5, RFC 6582).
 
 mod repeat;
-mod threshold;
 
 use spand_proto::units::Timestamp;
 
-use crate::flow::sequence::is_after;
 use crate::flow::shadow::observation::LossKind;
 use crate::mem::boxed;
 
 pub(crate) use self::repeat::{Repeat, Standing};
-pub(crate) use self::threshold::Counted;
-use self::threshold::Threshold;
 
 /// Duplicate acknowledgements that start a fast retransmit (RFC 5681 section 3.2).
 const DUP_THRESH: u16 = 3;
@@ -46,12 +41,8 @@ pub(crate) struct Progress {
     pub(crate) answer_at: Timestamp,
     /// What it did to the cumulative acknowledgement.
     pub(crate) kind: AckKind,
-    /// It acknowledges cumulatively data sent once and not SACKed before (`FLAG_ORIG_SACK_ACKED`).
-    pub(crate) original: bool,
     /// Its first SACK block reports a duplicate segment (RFC 2883).
     pub(crate) dsack: bool,
-    /// The timestamp it echoes.
-    pub(crate) echo: Option<u32>,
     /// It carries an ECN echo.
     pub(crate) ece: bool,
     /// Bytes marked lost after it, including those retransmitted; 0 without SACK.
@@ -60,8 +51,8 @@ pub(crate) struct Progress {
     pub(crate) repeated: u64,
     /// It shows that a retransmission is lost.
     pub(crate) lost_again: bool,
-    /// The counts of a sender without SACK.
-    pub(crate) counted: Option<Counted>,
+    /// Both ends agreed on SACK.
+    pub(crate) sack_permitted: bool,
 }
 
 /// What an acknowledgement changed in recovery.
@@ -69,8 +60,6 @@ pub(crate) struct Progress {
 pub(crate) struct Turn {
     /// A tail loss probe repaired a loss.
     pub(crate) probe_loss: bool,
-    /// The last reduction was spurious.
-    pub(crate) undone: bool,
     /// The recovery point is acknowledged.
     pub(crate) ended: bool,
     /// The event that the sender reacts to at this acknowledgement: an ECN echo, losses above the recovery point that it already
@@ -87,12 +76,7 @@ pub(crate) struct Recovery {
     /// Until then packets at the tap were sent before the acknowledgement that set the point arrived.
     point_moves_until: Timestamp,
     duplicates: u16,
-    /// `DupThresh` without SACK.
-    threshold: Threshold,
     probe: Option<Probe>,
-    undo: Option<Undo>,
-    /// End of the highest retransmission so far.
-    repeated_to: u64,
     /// It sends ECN-capable segments, so it reacts to ECN echoes.
     ecn_capable: bool,
 }
@@ -126,17 +110,6 @@ struct Probe {
     high: u64,
 }
 
-/// State for the detection of a spurious retransmission.
-#[derive(Clone, Copy, Debug)]
-struct Undo {
-    /// Retransmissions of the episode that no DSACK has reported.
-    unconfirmed: u16,
-    /// F-RTO is under way (`tp->frto`): an acknowledgement of an original transmission proves the timeout spurious (RFC 5682 section 3.1).
-    frto: bool,
-    /// Timestamp value of the first of them, until the first acknowledgement that advances.
-    first_ts_value: Option<u32>,
-}
-
 impl Recovery {
     /// Whether a loss is being repaired.
     pub(crate) fn is_active(&self) -> bool {
@@ -158,23 +131,15 @@ impl Recovery {
     /// Classifies a retransmission; returns a loss event once per window of data.
     pub(crate) fn repeated(&mut self, repeat: &Repeat) -> Option<LossKind> {
         if repeat.end <= repeat.una {
-            // Already acknowledged: a spurious retransmission, which a DSACK will report.
-            self.count_for_undo();
+            // Already acknowledged: a spurious retransmission.
             return None;
         }
-        let earlier_repeats = self.repeated_to > repeat.una;
-        self.repeated_to = self.repeated_to.max(repeat.end);
         let timed_out = repeat.is_after_silence();
         if self.is_active() {
-            self.count_for_undo();
             let no_advance = self.stage == Stage::TimedOut { advanced: false };
             let by_timer = repeat.start <= repeat.una
                 && (timed_out || repeat.is_unprompted() || repeat.is_by_timer_alone(no_advance));
-            if self.stage == (Stage::TimedOut { advanced: true }) {
-                // It had no new data to send, so this is a repair.
-                self.end_frto();
-            }
-            return by_timer.then(|| self.begin(LossKind::Timeout, repeat, earlier_repeats));
+            return by_timer.then(|| self.begin(LossKind::Timeout, repeat));
         }
         if !repeat.unseen && self.is_tail_probe(repeat) {
             self.probe = Some(Probe { high: repeat.nxt });
@@ -188,18 +153,15 @@ impl Recovery {
             || (self.duplicates > 0 && (small_flight || !repeat.unseen));
         // The timer of a sender that paces waits for its pacing, too (`tcp_pacing_delay`), so a fast retransmit comes first.
         let held_by_pace = repeat.paced && self.stage == Stage::Due && repeat.standing == Standing::Lost;
-        if (timed_out && !held_by_pace)
-            || repeat.is_unprompted()
-            || repeat.is_after_few(self.duplicates, self.threshold.get())
-        {
-            Some(self.begin(LossKind::Timeout, repeat, earlier_repeats))
+        if (timed_out && !held_by_pace) || repeat.is_unprompted() || repeat.is_after_few(self.duplicates, DUP_THRESH) {
+            Some(self.begin(LossKind::Timeout, repeat))
         } else if hinted {
-            Some(self.begin(LossKind::FastRetransmit, repeat, earlier_repeats))
+            Some(self.begin(LossKind::FastRetransmit, repeat))
         } else if repeat.unseen {
             // Nothing shows that it was missing: it was only late.
             None
         } else {
-            Some(self.begin(LossKind::Timeout, repeat, earlier_repeats))
+            Some(self.begin(LossKind::Timeout, repeat))
         }
     }
 
@@ -212,39 +174,20 @@ impl Recovery {
         let mut turn = Turn::default();
         match progress.kind {
             AckKind::Advance => {
-                let left = self.threshold.advanced(self.duplicates, progress);
-                self.duplicates = if self.stage == Stage::Repairing { left } else { 0 };
+                self.duplicates = 0;
                 if let Stage::TimedOut { advanced } = &mut self.stage {
                     *advanced = true;
                 }
-                turn.undone = self.is_late_original(progress.echo) || (progress.original && self.has_frto());
             }
             AckKind::Duplicate if self.ignores_duplicates(progress) => self.duplicates = 0,
-            AckKind::Duplicate => {
-                self.duplicates = self.threshold.another(self.duplicates, progress);
-                if progress.nxt > self.point {
-                    // New data causes the duplicates, so something is missing.
-                    self.end_frto();
-                }
-            }
+            AckKind::Duplicate => self.duplicates = self.duplicates.saturating_add(1),
             AckKind::Other => {}
         }
         turn.probe_loss = self.settle_probe(progress);
-        if progress.dsack
-            && let Some(undo) = &mut self.undo
-        {
-            undo.unconfirmed = undo.unconfirmed.saturating_sub(1);
-            turn.undone |= undo.unconfirmed == 0;
-        }
-        if turn.undone {
-            self.undo = None;
-        }
-        if self.is_active() && (progress.una >= self.point || turn.undone) {
+        if self.is_active() && progress.una >= self.point {
             self.stage = Stage::Open;
-            if progress.una >= self.point || progress.counted.is_none() {
-                self.duplicates = 0;
-            }
-            turn.ended = !turn.undone;
+            self.duplicates = 0;
+            turn.ended = true;
         }
         if self.stage == Stage::Reduced && progress.una > self.point {
             self.stage = Stage::Open;
@@ -267,7 +210,6 @@ impl Recovery {
             // acknowledgement shows a loss (`tcp_fastretrans_alert`).
             self.stage = Stage::Reduced;
             self.set_point(progress);
-            self.undo = None;
             turn.began = Some(LossKind::Ecn);
         }
         turn
@@ -277,7 +219,7 @@ impl Recovery {
     /// before new data is sent (`tcp_process_loss`).
     fn ignores_duplicates(&self, progress: &Progress) -> bool {
         let over = progress.una + 1 >= self.point || (self.stage.is_timed_out() && progress.nxt < self.point);
-        progress.counted.is_some() && self.is_active() && over
+        !progress.sack_permitted && self.is_active() && over
     }
 
     /// With SACK and RACK recovery begins at the acknowledgement that shows a loss (`tcp_time_to_recover`), even if pacing delays
@@ -302,7 +244,7 @@ impl Recovery {
     fn repair(&mut self, progress: &Progress) {
         self.stage = Stage::Repairing;
         self.set_point(progress);
-        (self.probe, self.undo) = (None, None);
+        self.probe = None;
     }
 
     /// The recovery point is what the sender had sent when this acknowledgement arrived there.
@@ -314,9 +256,6 @@ impl Recovery {
     /// New data from `start` to `nxt` passed the tap at `at`. `reduced`: it carries CWR, so it is the first sent since the
     /// reduction.
     pub(crate) fn sent(&mut self, at: Timestamp, (start, nxt): (u64, u64), reduced: bool) {
-        if !self.is_active() {
-            self.threshold.sent_new(at, self.duplicates);
-        }
         if reduced {
             self.point_moves_until = Timestamp(0);
             if self.stage == Stage::Reduced {
@@ -327,9 +266,7 @@ impl Recovery {
         }
     }
 
-    /// `earlier_repeats`: earlier retransmissions are not acknowledged yet. Their timestamps, older than this episode's first,
-    /// may be echoed, which does not show that this one was spurious.
-    fn begin(&mut self, kind: LossKind, repeat: &Repeat, earlier_repeats: bool) -> LossKind {
+    fn begin(&mut self, kind: LossKind, repeat: &Repeat) -> LossKind {
         // A reduction after an ECN echo becomes recovery (`tcp_enter_recovery`).
         let marked = kind == LossKind::FastRetransmit && self.stage == Stage::Reduced;
         if !marked && (kind != LossKind::FastRetransmit || self.stage != Stage::Due) {
@@ -338,33 +275,12 @@ impl Recovery {
         // Without SACK duplicates caused by retransmissions look like a loss: more has to be acknowledged (RFC 6582 section 4,
         // `tcp_is_non_sack_preventing_reopen`).
         self.point += u64::from(!repeat.sack_permitted);
-        // Not within another recovery (`tcp_enter_loss`).
-        let frto =
-            kind == LossKind::Timeout && (!self.is_active() || self.stage == Stage::TimedOut { advanced: false });
         self.stage = Stage::Repairing;
         if kind == LossKind::Timeout {
             (self.stage, self.duplicates) = (Stage::TimedOut { advanced: false }, 0);
         }
         self.probe = None;
-        let first_ts_value = repeat.ts_value.filter(|_| !earlier_repeats);
-        self.undo = (!repeat.unseen && !marked).then_some(Undo { unconfirmed: 1, frto, first_ts_value });
         kind
-    }
-
-    fn count_for_undo(&mut self) {
-        if let Some(undo) = &mut self.undo {
-            undo.unconfirmed = undo.unconfirmed.saturating_add(1);
-        }
-    }
-
-    fn has_frto(&self) -> bool {
-        self.stage.is_timed_out() && self.undo.is_some_and(|undo| undo.frto)
-    }
-
-    fn end_frto(&mut self) {
-        if let Some(undo) = &mut self.undo {
-            undo.frto = false;
-        }
     }
 
     /// The last segment again, with nothing SACKed and no duplicates: RFC 8985 section 7.2. The next one is a timeout.
@@ -390,12 +306,6 @@ impl Recovery {
         }
         self.probe = None;
         true
-    }
-
-    /// Eifel detection (RFC 3522): the first acknowledgement that advances echoes a timestamp from before the retransmission.
-    fn is_late_original(&mut self, echo: Option<u32>) -> bool {
-        let Some(first) = self.undo.as_mut().and_then(|undo| undo.first_ts_value.take()) else { return false };
-        echo.is_some_and(|echo| is_after(first, echo))
     }
 }
 

@@ -36,8 +36,6 @@ pub(crate) struct Repeat {
     pub(crate) sack_permitted: bool,
     /// The sender paces: a fast retransmit may leave later.
     pub(crate) paced: bool,
-    /// Its timestamp value.
-    pub(crate) ts_value: Option<u32>,
 }
 
 /// State of bytes when they are retransmitted.

@@ -18,8 +18,6 @@ pub(crate) struct CumulativeAck {
     pub(crate) sacked_before: u64,
     /// Time since the segment that ends there was sent, if it is a valid sample.
     pub(crate) rtt: Option<Micros>,
-    /// Something of it was sent once and not SACKed before.
-    pub(crate) original: bool,
     /// Send times of the segments sent once and not SACKed before, if no retransmitted segment was acknowledged with them.
     pub(crate) arrived: Option<Arrived>,
     /// The last transmission of the lowest segment, if a retransmitted one was acknowledged: an echo of its timestamp
@@ -84,7 +82,6 @@ impl Scoreboard {
                 self.rack.acknowledged(&part, at, sacked_to, min_rtt);
             }
         }
-        outcome.original = arrived.is_some();
         if sent_once {
             outcome.arrived = arrived;
         } else {

@@ -103,18 +103,6 @@ impl Scoreboard {
         self.mark_lost_up_to(self.nxt);
     }
 
-    /// An undo: nothing is marked lost.
-    pub(crate) fn undo(&mut self) {
-        let repairs = self.repairs_mut();
-        repairs.lost = 0;
-        repairs.lost_below = 0;
-        repairs.repeats_unsettled_since = Timestamp(0);
-        self.settled_to = self.una;
-        for segment in &mut self.segments {
-            segment.marks.clear(Mark::Lost);
-        }
-    }
-
     fn mark_lost_up_to(&mut self, bound: u64) {
         let lost_below = self.repairs().lost_below;
         if bound <= lost_below {

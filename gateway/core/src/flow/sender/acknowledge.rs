@@ -1,13 +1,13 @@
 //! Acknowledgements to a sender: SACK blocks, windows, echoed timestamps, and the round-trip times that they measure.
 
 use arrayvec::ArrayVec;
-use spand_proto::units::{Bytes, Micros, Timestamp};
+use spand_proto::units::{Micros, Timestamp};
 
 use super::Sender;
 use crate::counters::Ignored;
 use crate::flow::acceptance::Announced;
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
-use crate::flow::recovery::{AckKind, Counted, Progress, Turn};
+use crate::flow::recovery::{AckKind, Progress, Turn};
 use crate::flow::rtt::round_trip;
 use crate::flow::scoreboard::{Arrived, CumulativeAck};
 use crate::flow::shadow::observation::{Acked, LossKind, Newest};
@@ -62,12 +62,9 @@ impl Sender {
         let lost_bytes = self.board.ever_lost() - lost_before;
 
         let by_echo = self.take_rtt(segment, cumulative.rtt, cumulative.advanced > 0, context);
-        let mut rtts = senders_rtts(segment, &cumulative, sacked, by_echo);
-        if rtts.iter().flatten().any(|rtt| self.rtt.is_step(*rtt)) {
-            rtts = [None; 2];
-        }
+        let rtt = newest_rtt(segment, &cumulative, sacked, by_echo).filter(|rtt| !self.rtt.is_step(*rtt));
         if self.rtt.smoothed().is_none()
-            && let Some(rtt) = rtts[1]
+            && let Some(rtt) = rtt
         {
             // The SYN was retransmitted: only SACK blocks measure a round-trip time.
             self.rtt.add(rtt);
@@ -90,27 +87,24 @@ impl Sender {
             0 => AckKind::Other,
         };
         self.delivered += self.newly_delivered(duplicate, &cumulative, seen_advance, sacked_bytes);
-        let counted = (!self.sack_agreed).then(|| self.counted(lost, seen_advance));
         let pipe_before = self.pipe_without_losses();
         let (lost, repeated) = if self.sack_agreed { (lost, repeated) } else { (0, 0) };
         let progress = Progress {
             lost,
             repeated,
             lost_again,
-            counted,
+            sack_permitted: self.sack_agreed,
             una: self.board.una(),
             nxt: self.board.nxt(),
             answer_at: at.after(self.reaction()),
             kind,
-            original: if self.sack_agreed { cumulative.original } else { cumulative.arrived.is_some() },
             dsack,
-            echo: segment.options.timestamps.map(|timestamps| timestamps.echo),
             ece: segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN),
         };
         self.turn(&progress, pipe_before, at, context);
         let newest = Some(self.board.newest_arrived()).filter(|newest| *newest != newest_before);
         let newest = newest.map(|(sent_at, _, again)| Newest { sent_at, again });
-        self.report_acked(&progress, newest, [seen_advance, lost_bytes], rtts, at, context);
+        self.report_acked(&progress, newest, [seen_advance, lost_bytes], rtt, at, context);
         if progress.una > una_before {
             self.report_first_flight(false, context);
         }
@@ -132,13 +126,6 @@ impl Sender {
         } else {
             0
         }
-    }
-
-    /// The counts of a sender without SACK, with `lost` and `acked` bytes.
-    fn counted(&self, lost: u64, acked: u64) -> Counted {
-        let size = Bytes(self.size.bytes_or_usual());
-        let segments = |bytes| u16::try_from(Bytes(bytes).segments_ceil(size).0).unwrap_or(u16::MAX);
-        Counted { outstanding: segments(self.board.flight()), lost: segments(lost), acked: segments(acked) }
     }
 
     /// Acknowledges data that was never sent: by a little after capture loss, by any amount in a forged reset.
@@ -210,18 +197,12 @@ impl Sender {
         if turn.probe_loss {
             self.lose(LossKind::TailLossProbe, pipe_before, at, context);
         }
-        if turn.undone {
-            self.board.undo();
-        }
         let pipe = self.board.pipe();
         let Some(followed) = self.followed.as_deref_mut() else { return };
-        if turn.undone {
-            followed.shadow.on_undo(at);
-        }
         if turn.ended || turn.began == Some(LossKind::Ecn) {
             followed.shadow.on_recovery_end(at, pipe);
         }
-        if turn.ended || turn.undone {
+        if turn.ended {
             self.report_state(context);
         }
         if let Some(kind) = turn.began {
@@ -234,7 +215,7 @@ impl Sender {
         progress: &Progress,
         newest: Option<Newest>,
         [acked_bytes, lost_bytes]: [u64; 2],
-        [rtt, smoothed_rtt]: [Option<Micros>; 2],
+        rtt: Option<Micros>,
         at: Timestamp,
         context: &mut FlowContext<'_>,
     ) {
@@ -246,6 +227,7 @@ impl Sender {
         let repairs = self.recovery.is_due();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         followed.pending_stats.deliver(acked_bytes);
+        followed.shadow.note_rtt(self.rtt);
         followed.shadow.on_ack(
             at,
             &Acked {
@@ -253,7 +235,6 @@ impl Sender {
                 pipe,
                 flight,
                 rtt,
-                smoothed_rtt,
                 newest,
                 delivered_bytes: self.delivered,
                 lost_bytes,
@@ -321,20 +302,18 @@ impl Sender {
     }
 }
 
-/// The round-trip times that the sender takes from an acknowledgement (`tcp_ack_update_rtt`): that of the newest segment
-/// delivered, which congestion control uses, and the one that is smoothed: of the lowest segment acknowledged, so with the
-/// delay of the acknowledgement; else of the lowest one SACKed; else by the echoed timestamp.
-fn senders_rtts(
+/// The round-trip time of the newest segment that an acknowledgement reports as delivered, which congestion control uses
+/// (`tcp_ack_update_rtt`); else by the echoed timestamp.
+fn newest_rtt(
     segment: &Segment,
     cumulative: &CumulativeAck,
     sacked: Option<Arrived>,
     by_echo: Option<Micros>,
-) -> [Option<Micros>; 2] {
-    let Some(smoothed) = cumulative.arrived.or(sacked) else {
+) -> Option<Micros> {
+    let Some(newest) = sacked.or(cumulative.arrived) else {
         let echo = segment.options.timestamps.map(|timestamps| timestamps.echo);
         let repeated = cumulative.repeated.filter(|stamp| echo == Some(stamp.ts_value));
-        return [repeated.and_then(|stamp| round_trip(stamp.at, segment.at)).or(by_echo); 2];
+        return repeated.and_then(|stamp| round_trip(stamp.at, segment.at)).or(by_echo);
     };
-    let newest = sacked.unwrap_or(smoothed);
-    [newest.last, smoothed.first].map(|sent_at| round_trip(sent_at, segment.at))
+    round_trip(newest.last, segment.at)
 }

@@ -20,7 +20,6 @@ impl Sender {
         extent: &Extent,
         inserted: &Inserted,
         since_ack: Option<Micros>,
-        ts_value: Option<u32>,
     ) -> Option<LossKind> {
         if !self.acknowledged.any() {
             return None;
@@ -52,7 +51,6 @@ impl Sender {
             timeout: self.rtt.timeout(),
             sack_permitted: self.sack_agreed,
             paced: self.followed.as_deref().is_some_and(|followed| followed.shadow.may_pace()),
-            ts_value,
         };
         self.recovery.repeated(&repeat)
     }

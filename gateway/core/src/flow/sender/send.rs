@@ -194,7 +194,7 @@ impl Sender {
         let judged = if is_new || zero_window_probe || keep_alive {
             None
         } else {
-            self.judge(&stamp, extent, inserted, since_ack, timestamps.map(|timestamps| timestamps.value))
+            self.judge(&stamp, extent, inserted, since_ack)
         };
         self.mark_losses(judged, extent, is_new || zero_window_probe || keep_alive);
         if let Some(kind) = judged {

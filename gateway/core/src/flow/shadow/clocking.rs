@@ -122,7 +122,7 @@ impl Shadow {
             self.pacing.forget_spread();
         } else {
             let segments = self.packets(u64::from(sent.new_bytes));
-            self.pacing.spread(self.window_in_slow_start(), self.rto.srtt(), segments);
+            self.pacing.spread(self.window_in_slow_start(), self.rtt.smoothed(), segments);
         }
         if paces && !std::mem::replace(&mut self.rounds.paced, true) {
             self.weigh_pacing(at);
@@ -136,7 +136,7 @@ impl Shadow {
     }
 
     fn is_paced(&mut self, at: Timestamp, sent: &Sent, had_more: bool) -> bool {
-        let (reaction, srtt) = (self.clock.reaction_known(), self.rto.srtt());
+        let (reaction, srtt) = (self.clock.reaction_known(), self.rtt.smoothed());
         if self.first_flight {
             self.pacing.paces_unanswered(at, sent.more, reaction, sent.since_ack, srtt)
         } else {
@@ -185,7 +185,7 @@ impl Shadow {
     /// Whether segments leave in larger bursts than those of a pace: the application writes so.
     fn leaves_in_chunks(&self) -> bool {
         let signs = self.rounds.recent();
-        let Some(srtt) = self.rto.srtt().filter(|srtt| *srtt >= BURSTS_SHOWN) else { return false };
+        let Some(srtt) = self.rtt.smoothed().filter(|srtt| *srtt >= BURSTS_SHOWN) else { return false };
         let paced = u64::from(signs.pipe_max_segments) * BURST_MOST.0 / srtt.0;
         u64::from(signs.burst) > paced.max(BURST_LEAST)
     }
@@ -197,7 +197,7 @@ impl Shadow {
 
     /// A round trip ended: whether the path was full, and whether the pace was a limit's.
     pub(super) fn note_answer(&mut self, ended: Signs) {
-        let full = self.rounds.note_full(ended, self.min_rtt.get());
+        let full = self.rounds.note_full(ended, self.rtt.min());
         if full {
             self.count_waiting_pace();
         }
@@ -219,7 +219,7 @@ impl Shadow {
     /// Starts to measure its delivery rate as BBR does.
     pub(super) fn follow_as_bbr(&mut self, at: Timestamp) {
         if self.bbr.is_none() {
-            self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, self.least_rtt())));
+            self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, self.rtt.min())));
         }
     }
 }

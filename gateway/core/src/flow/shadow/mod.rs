@@ -36,8 +36,8 @@ use self::rounds::Rounds;
 use self::rules::Repair;
 use self::sampling::{AfterLoss, Transfer};
 use self::waits::Waits;
-use crate::flow::maybe::{MaybeMicros, MaybeTime};
-use crate::flow::rtt::{INITIAL_RTO, LinuxRto};
+use crate::flow::maybe::MaybeTime;
+use crate::flow::rtt::{INITIAL_RTO, RttEstimator};
 use crate::flow::sequence::low_half;
 use crate::mem::boxed;
 use crate::types::{Limiter, Phase};
@@ -77,10 +77,8 @@ pub struct Shadow {
     last_sent: MaybeTime,
     /// Nothing was acknowledged since sending resumed: there is no ACK clock yet.
     first_flight: bool,
-    rto: LinuxRto,
-    /// Smallest round-trip time, and since when.
-    min_rtt: MaybeMicros,
-    min_rtt_at: Timestamp,
+    /// Its round trips at the tap.
+    rtt: RttEstimator,
     growth: Growth,
     bbr: Option<Box<Bbr>>,
     leaning: Leaning,
@@ -122,9 +120,7 @@ impl Shadow {
             small: SmallSegments::default(),
             last_sent: MaybeTime::NONE,
             first_flight: true,
-            rto: LinuxRto::default(),
-            min_rtt: MaybeMicros::NONE,
-            min_rtt_at: Timestamp(0),
+            rtt: RttEstimator::default(),
             growth: Growth::default(),
             bbr: None,
             leaning: Leaning::default(),
@@ -151,19 +147,17 @@ impl Shadow {
             (self.resized_at, self.mss_before) = (self.nxt, before);
             self.transfer.resize(before, self.mss);
         }
-        if let Some(rtt) = handshake_rtt
-            && self.rto.srtt().is_none()
-        {
-            self.rto.add(rtt, self.nxt, self.nxt);
-            self.pacing.on_handshake(rtt);
-        }
-        if let Some(rtt) = handshake_rtt.filter(|_| self.min_rtt.is_none()) {
-            (self.min_rtt, self.min_rtt_at) = (MaybeMicros::some(rtt), at);
-        }
-        let min_rtt = self.least_rtt();
+        let Some(rtt) = handshake_rtt.filter(|_| self.rtt.smoothed().is_none()) else { return };
+        self.rtt.add(rtt);
+        self.pacing.on_handshake(rtt);
         if let Some(bbr) = &mut self.bbr {
-            bbr.open(min_rtt);
+            bbr.open(at, Some(rtt));
         }
+    }
+
+    /// Takes the round trips measured so far.
+    pub(crate) fn note_rtt(&mut self, rtt: RttEstimator) {
+        self.rtt = rtt;
     }
 
     /// The reaction, measured in the handshake.
@@ -228,14 +222,9 @@ impl Shadow {
         self.srtt().unwrap_or(INITIAL_RTO)
     }
 
-    /// The smallest round trip, and since when.
-    fn least_rtt(&self) -> Option<(Micros, Timestamp)> {
-        self.min_rtt.get().map(|rtt| (rtt, self.min_rtt_at))
-    }
-
     /// The sender's smoothed round trip: including the way between tap and sender, if known.
     pub fn srtt(&self) -> Option<Micros> {
-        self.rto.srtt().map(|srtt| Micros(srtt.0.saturating_add(self.clock.reaction().0)))
+        self.rtt.smoothed().map(|srtt| Micros(srtt.0.saturating_add(self.clock.reaction().0)))
     }
 
     /// The congestion control by the evidence.

@@ -2,7 +2,7 @@
 
 use spand_proto::units::{Micros, Timestamp, Window};
 
-use crate::types::{Phase, SampleReason};
+use crate::types::SampleReason;
 
 /// One packet with payload from the sender.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -62,8 +62,6 @@ pub struct Acked {
     pub flight: u64,
     /// The round-trip time that it measured: of the newest segment delivered.
     pub rtt: Option<Micros>,
-    /// The time that its sender smooths: of the oldest segment delivered.
-    pub smoothed_rtt: Option<Micros>,
     /// The newest packet delivered, if it was sent later than all delivered before.
     pub newest: Option<Newest>,
     /// Bytes acknowledged or SACKed so far, each once.
@@ -96,10 +94,8 @@ pub struct ShadowSample {
     pub window: Window,
     /// Its reason.
     pub reason: SampleReason,
-    /// The sender's phase just before.
-    pub phase: Phase,
-    /// Where in the sawtooth; see [`crate::types::WindowSample::sawtooth`].
-    pub sawtooth: Option<f64>,
+    /// Its connection had lost something before.
+    pub reduced_before: bool,
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::held::Stand;
 use super::observation::{Acked, Sent};
 use super::sampling::TransferEnd;
 use super::{Shadow, State};
-use crate::flow::maybe::{MaybeMicros, MaybeTime};
+use crate::flow::maybe::MaybeTime;
 use crate::flow::sequence::low_half;
 use crate::mem::allocated_for;
 
@@ -81,7 +81,8 @@ impl Shadow {
             self.held.on_sent(at, stand, let_go, self.round());
             self.transfer.on_sent(sent.pipe.saturating_add(unknown));
             if self.state == State::Open {
-                self.growth.on_sent(pipe, self.delivered_segments(), self.rounds.dry);
+                let limited = self.rounds.dry || self.clock.is_behind_queue();
+                self.growth.on_sent(pipe, self.delivered_segments(), limited);
             }
         } else {
             let lost = matches!(self.state, State::Loss(_));
@@ -98,7 +99,6 @@ impl Shadow {
         let una = self.nxt.saturating_sub(acked.flight);
         self.una = self.una.max(una);
         if let Some(rtt) = acked.rtt {
-            self.take_rtt(at, rtt, acked.smoothed_rtt.unwrap_or(rtt), una);
             self.rounds.note_rtt(rtt);
         }
         let small_bytes = self.small.acked(una);
@@ -128,7 +128,7 @@ impl Shadow {
                 at,
                 newest: acked.newest,
                 rtt: acked.rtt,
-                least_rtt: self.min_rtt.get(),
+                least_rtt: self.rtt.min(),
                 delivered_bytes: self.delivered_bytes,
                 newly_bytes,
                 mss: self.mss,
@@ -136,7 +136,7 @@ impl Shadow {
             });
         }
         if let Some(ended) = self.rounds.on_ack(una, self.nxt) {
-            if let Some((after_loss, min_rtt)) = self.after_loss.as_mut().zip(self.min_rtt.get()) {
+            if let Some((after_loss, min_rtt)) = self.after_loss.as_mut().zip(self.rtt.min()) {
                 after_loss.count_round(at, self.delivered_bytes, min_rtt);
             }
             self.note_answer(ended);
@@ -165,17 +165,6 @@ impl Shadow {
         }
     }
 
-    /// The last reduction was spurious (DSACK, timestamps): the sender undoes it.
-    pub fn on_undo(&mut self, _at: Timestamp) {
-        self.settle_end();
-        if let Some(bbr) = &mut self.bbr {
-            bbr.undo();
-        }
-        self.state = State::Open;
-        self.pipe_at_loss = 0;
-        self.rounds.forget(self.nxt);
-    }
-
     /// Records the sender's state when it sent the last new byte. Called before anything but new bytes changes it.
     pub(super) fn settle_end(&mut self) {
         if std::mem::take(&mut self.transfer.end_waits) {
@@ -185,16 +174,9 @@ impl Shadow {
         }
     }
 
-    fn take_rtt(&mut self, at: Timestamp, rtt: Micros, smoothed: Micros, una: u64) {
-        self.rto.add(smoothed, una, self.nxt);
-        if self.min_rtt.get().is_none_or(|least| rtt < least) {
-            (self.min_rtt, self.min_rtt_at) = (MaybeMicros::some(rtt), at);
-        }
-    }
-
     /// New data with nothing outstanding.
     fn resume(&mut self, idle: Micros) {
-        let rto = self.rto.get();
+        let rto = self.rtt.timeout();
         if idle > rto {
             self.growth.restart();
             self.rounds.forget(self.nxt);

@@ -69,7 +69,7 @@ impl Shadow {
             self.first_flight = true;
         }
         if sent.full_sized && !self.first_flight {
-            self.clock.learn_reaction(at, self.rto.srtt());
+            self.clock.learn_reaction(at, self.rtt.smoothed());
         }
         let clocked = open && self.clock.on_sent(at, sent.full_sized);
         let judged = open && sent.full_sized && !self.first_flight;
@@ -105,11 +105,11 @@ impl Shadow {
             return false;
         }
         let (Some(since_ack), Some(since_sent)) = (sent.since_ack, since_sent) else { return false };
-        let Some(srtt) = self.rto.srtt() else { return false };
+        let Some(srtt) = self.rtt.smoothed() else { return false };
         let quiet = since_ack.min(since_sent);
         let timed_out = || {
             let unanswered = quiet.0 > self.clock.reaction().0.saturating_add(ANSWER_WITHIN.0);
-            unanswered && sent.since_oldest.is_some_and(|since| since.0 >= self.rto.get().0 / 4 * 3)
+            unanswered && sent.since_oldest.is_some_and(|since| since.0 >= self.rtt.timeout().0 / 4 * 3)
         };
         quiet.0 > srtt.0.saturating_mul(2) || timed_out()
     }
@@ -144,7 +144,7 @@ impl Shadow {
     /// Reno and CUBIC reduce at a loss or ECN echo, BBR does not. `pipe_segments`: the largest pipe since.
     pub(super) fn weigh_back_off(&mut self, at: Timestamp, pipe_segments: u32) {
         let (before, after) = (f64::from(std::mem::take(&mut self.pipe_at_loss)), f64::from(pipe_segments));
-        if before < BACK_OFF_LEAST || !self.clock.is_near(self.rto.srtt()) {
+        if before < BACK_OFF_LEAST || !self.clock.is_near(self.rtt.smoothed()) {
             return;
         }
         let reduced = |part: f64| (after - before * part).abs() <= FILLED_NEARLY + before * part * FILLED_PART;
@@ -179,7 +179,7 @@ impl Shadow {
             || !bbr_starts
             || (self.rounds.dry && self.held.limiter(at, self.round()) != Limiter::Window)
             || self.rounds.current.receiver_full
-            || !self.clock.is_near(self.rto.srtt())
+            || !self.clock.is_near(self.rtt.smoothed())
         {
             return;
         }

@@ -147,8 +147,7 @@ impl Shadow {
         Some(ShadowSample {
             window: Window::from_bytes(f64::from(at_most).min(arrived.0 as f64))?,
             reason: SampleReason::FirstFlight,
-            phase: Phase::CongestionAvoidance,
-            sawtooth: None,
+            reduced_before: self.reduced,
         })
     }
 
@@ -175,11 +174,7 @@ impl Shadow {
             } else {
                 (paced.max(f64::from(carried_bytes) / f64::from(self.mss)), SampleReason::Carried)
             };
-            return if carried_bytes > 0 {
-                self.sample(carried, reason, Phase::CongestionAvoidance)
-            } else {
-                Err(Ignored::EndAfterLoss)
-            };
+            return if carried_bytes > 0 { self.sample(carried, reason) } else { Err(Ignored::EndAfterLoss) };
         }
         let Some(end) = transfer.end else { return Err(Ignored::AppLimited) };
         let shown = f64::from(transfer.pipe_max_bytes) / f64::from(self.mss);
@@ -203,7 +198,7 @@ impl Shadow {
             Limiter::Receiver => (SampleReason::EndReceiverLimited, at_least),
             Limiter::Application | Limiter::Unknown => (SampleReason::EndAppLimited, at_least),
         };
-        self.sample(segments.min(bounded.unwrap_or(f64::INFINITY)), reason, end.phase)
+        self.sample(segments.min(bounded.unwrap_or(f64::INFINITY)), reason)
     }
 
     /// A sample that waited for evidence: of a loss, which congestion control reduced; of BBR, its rate.
@@ -234,7 +229,7 @@ impl Shadow {
             return None;
         }
         let reason = if bbr.take_answered() { SampleReason::Rate } else { SampleReason::Carried };
-        self.sample(self.share_segments(), reason, Phase::CongestionAvoidance).ok()
+        self.sample(self.share_segments(), reason).ok()
     }
 
     /// Weighs the last round trips before the sender reduces; returns the largest pipe of them in segments.
@@ -268,7 +263,7 @@ impl Shadow {
         let starting = self.bbr.as_ref().is_some_and(|bbr| bbr.starting());
         if self.leaning.is_bbr() && !starting {
             let share = self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction()));
-            return self.sample(share.ok_or(Ignored::UnknownControl)?, reason, Phase::CongestionAvoidance);
+            return self.sample(share.ok_or(Ignored::UnknownControl)?, reason);
         }
         if self.rounds.recent().pipe_max_segments == 0 && pipe < u32::from(self.pipe_at_loss) / 2 {
             // Nothing new was sent since the last repair, and a part of the reduced window is left: this loss is of the same flight.
@@ -278,7 +273,7 @@ impl Shadow {
             return Err(Ignored::SlowStartLoss);
         }
         let waits = self.may_be_bbr();
-        let sample = self.sample((f64::from(pipe) - 1.0).max(1.0), reason, Phase::CongestionAvoidance)?;
+        let sample = self.sample((f64::from(pipe) - 1.0).max(1.0), reason)?;
         if waits {
             let delivered_bytes = self.delivered_bytes;
             let after_loss = self.after_loss.get_or_insert_with(|| Box::new(AfterLoss::began(at, delivered_bytes)));
@@ -288,9 +283,9 @@ impl Shadow {
         Ok(sample)
     }
 
-    fn sample(&self, segments: f64, reason: SampleReason, phase: Phase) -> Result<ShadowSample, Ignored> {
+    fn sample(&self, segments: f64, reason: SampleReason) -> Result<ShadowSample, Ignored> {
         let window = self.bytes(segments).ok_or(Ignored::Inexact)?;
-        Ok(ShadowSample { window, reason, phase, sawtooth: None })
+        Ok(ShadowSample { window, reason, reduced_before: self.reduced })
     }
 
     fn back_off(&mut self, kind: LossKind, pipe_before: u64) {

@@ -24,7 +24,7 @@ use crate::estimate::{self, Counts, Known, NoEstimate, Rule};
 use crate::hash::SeededState;
 use crate::mem::boxed;
 use crate::sharing::Pseudonyms;
-use crate::types::{ConnectionId, Phase, RttSum, SampleReason, WindowSample};
+use crate::types::{ConnectionId, RttSum, SampleReason, WindowSample};
 use crate::window::bucket::Contribution;
 use crate::window::live::LiveView;
 use crate::window::record::{CONTRIBUTIONS_PER_BUCKET, NetworkRecord, bucket_nanos};
@@ -168,8 +168,7 @@ impl Claim {
             window: self.window,
             mss: self.mss,
             reason: self.reason,
-            sawtooth: None,
-            phase: Phase::CongestionAvoidance,
+            reduced_before: false,
             transfer: spand_proto::units::Bytes(0),
             advised: self.advised,
             rtt_min: Some(self.rtt_min),

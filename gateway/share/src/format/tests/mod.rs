@@ -7,9 +7,7 @@ use proptest::prelude::*;
 use spand_core::config::WindowConfig;
 use spand_core::networks::NetworkTable;
 use spand_core::sharing::{Pseudonyms, Sharing};
-use spand_core::types::{
-    ConnectionId, LimitCounts, Phase, RttSum, SampleRate, SampleReason, SenderId, Trigger, WindowSample,
-};
+use spand_core::types::{ConnectionId, LimitCounts, RttSum, SampleRate, SampleReason, SenderId, Trigger, WindowSample};
 use spand_core::window::bucket::{Bucket, Contribution, FullSum, QueueSum, RemoteRtt, Source};
 use spand_core::window::cells::Digest;
 use spand_proto::estimate::RuleKind;
@@ -551,8 +549,7 @@ fn cells_of_a_table(connections: u8) -> Vec<(Network, Cell)> {
                     window: Window::from_bytes(20_000.0 + 1_448.0 * f64::from(connection)).unwrap(),
                     mss: Bytes(1_448),
                     reason,
-                    sawtooth: Some(0.7),
-                    phase: Phase::CongestionAvoidance,
+                    reduced_before: true,
                     transfer: Bytes(1_000_000),
                     advised: false,
                     rtt_min: Some(Micros(40_000)),

@@ -43,8 +43,8 @@ pub(super) struct Bbr {
 }
 
 impl Bbr {
-    /// Starts to follow a sender. `min_rtt` is the smallest round-trip time so far, and when it was measured.
-    pub(super) fn new(at: Timestamp, delivered_bytes: u64, min_rtt: Option<(Micros, Timestamp)>) -> Self {
+    /// Starts to follow a sender. `min_rtt` is the smallest round-trip time so far.
+    pub(super) fn new(at: Timestamp, delivered_bytes: u64, min_rtt: Option<Micros>) -> Self {
         let mut bbr = Self {
             rate: DeliveryRate::new(at, delivered_bytes),
             pace: Pace::default(),
@@ -57,7 +57,7 @@ impl Bbr {
             mss: 0,
             share: Share::new(at),
         };
-        bbr.open(min_rtt);
+        bbr.open(at, min_rtt);
         bbr
     }
 
@@ -67,9 +67,9 @@ impl Bbr {
     }
 
     /// Takes the handshake's round trip, if nothing was measured before.
-    pub(super) fn open(&mut self, min_rtt: Option<(Micros, Timestamp)>) {
-        if let Some((rtt, since)) = min_rtt.filter(|_| self.share.least().is_none()) {
-            self.share.observe(since, rtt);
+    pub(super) fn open(&mut self, at: Timestamp, min_rtt: Option<Micros>) {
+        if let Some(rtt) = min_rtt.filter(|_| self.share.least().is_none()) {
+            self.share.observe(at, rtt);
         }
     }
 
@@ -149,11 +149,5 @@ impl Bbr {
     pub(super) fn time_out(&mut self) {
         self.was_recovering = true;
         self.full_rate = 0;
-    }
-
-    /// A loss was spurious: restarts the search for a full pipe (`bbr_undo_cwnd`).
-    pub(super) fn undo(&mut self) {
-        self.full_rate = 0;
-        self.full_rounds = 0;
     }
 }
