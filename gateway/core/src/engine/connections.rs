@@ -279,7 +279,7 @@ impl Engine {
         let Some(connection) = self.flows.remove(key) else { return };
         self.counters.connections_ended += u64::from(connection.is_counted());
         let (_, mut context) = self.apart();
-        let reports = connection.finish(ended, context.now, &mut context);
+        let reports = connection.finish(ended, &mut context);
         self.queue_reports(reports);
         self.take_network_events();
     }

@@ -206,7 +206,7 @@ impl ConnectionEnd {
     }
 
     /// Ends it; gives the account of it where it sent anything.
-    pub(crate) fn finish(&mut self, at: Timestamp, context: &mut FlowContext<'_>) -> Option<Box<DirectionReport>> {
-        self.sender_mut()?.finish(at, context)
+    pub(crate) fn finish(&mut self, context: &mut FlowContext<'_>) -> Option<Box<DirectionReport>> {
+        self.sender_mut()?.finish(context)
     }
 }

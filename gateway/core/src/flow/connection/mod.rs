@@ -308,8 +308,7 @@ impl Connection {
             peer.agree(&other, &own, peer_reaction, segment.at);
         }
         let mut closed = false;
-        let look_at =
-            peer.and_then(ConnectionEnd::sender_mut).and_then(|peer| peer.end_or_await_silence(segment.at, context));
+        let look_at = peer.and_then(ConnectionEnd::sender_mut).and_then(|peer| peer.end_or_await_silence(context));
         if segment.flags.has(Flags::SYN | Flags::FIN | Flags::RST) || self.stage != Stage::Established {
             if syn {
                 self.settle_shifts();
@@ -421,7 +420,7 @@ impl Connection {
         let mut next = None;
         for sender in self.parties.iter_mut().flatten().filter_map(ConnectionEnd::sender_mut) {
             match sender.silence_ends_at() {
-                Some(deadline) if deadline <= now => sender.end_transfer(deadline, context),
+                Some(deadline) if deadline <= now => sender.end_transfer(context),
                 Some(deadline) => next = Some(next.map_or(deadline, |next: Timestamp| next.min(deadline))),
                 None => {}
             }
@@ -434,21 +433,20 @@ impl Connection {
     pub(crate) fn finish(
         mut self,
         (ends, last_at): ([IpAddr; 2], Timestamp),
-        at: Timestamp,
         context: &mut FlowContext<'_>,
     ) -> [Option<Box<DirectionReport>>; 2] {
         let passed = self.passed().map(Flow::from);
         (context.bad_times, context.rate) = (self.times.fault(), self.sampling.rate);
-        if let Some(reset_at) = self.doubts.reset_at.get().filter(|_| self.stage != Stage::Closed) {
+        if self.doubts.reset_at.get().is_some() && self.stage != Stage::Closed {
             // Nothing contradicted the reset.
             for sender in self.parties.iter_mut().flatten().filter_map(ConnectionEnd::sender_mut) {
-                sender.end_transfer(reset_at, context);
+                sender.end_transfer(context);
             }
         }
         if self.counted && self.sides_that_sent() < 2 {
             context.counters.connections_one_sided += 1;
         }
-        let reports = std::mem::take(&mut self.parties).map(|party| party?.finish(at, context));
+        let reports = std::mem::take(&mut self.parties).map(|party| party?.finish(context));
         // The network may be in the table since then.
         self.pass_on(ends, passed, (last_at, true), context);
         reports
@@ -460,7 +458,7 @@ impl Connection {
         (context.bad_times, context.rate) = (self.times.fault(), self.sampling.rate);
         self.sent = u8::try_from(self.sides_that_sent()).unwrap_or(u8::MAX);
         let parties = std::mem::take(&mut self.parties);
-        parties.map(|party| party?.finish(context.now, context))
+        parties.map(|party| party?.finish(context))
     }
 
     fn sides_that_sent(&self) -> usize {
@@ -555,7 +553,7 @@ impl Connection {
         };
         if reset || (self.stage == Stage::Closed && count(ConnectionEnd::is_closed) == 2) {
             for sender in self.parties.iter_mut().flatten().filter_map(ConnectionEnd::sender_mut) {
-                sender.end_transfer(segment.at, context);
+                sender.end_transfer(context);
                 sender.release(context);
                 // After a reset, which may be forged, data is taken in mid-stream; nothing comes after both ends have closed.
                 if !reset {

@@ -4,7 +4,7 @@ use spand_proto::units::{Micros, Timestamp};
 
 use crate::flow::rtt::round_trip;
 
-use super::{Arrived, Mark, Outstanding, Scoreboard, Stamp};
+use super::{Mark, Outstanding, Scoreboard, Stamp};
 
 /// Segments that the allocation keeps room for until the transfer ends.
 const ROOM_KEPT: usize = 64;
@@ -19,7 +19,7 @@ pub(crate) struct CumulativeAck {
     /// Time since the segment that ends there was sent, if it is a valid sample.
     pub(crate) rtt: Option<Micros>,
     /// Send times of the segments sent once and not SACKed before, if no retransmitted segment was acknowledged with them.
-    pub(crate) arrived: Option<Arrived>,
+    pub(crate) arrived: Option<Timestamp>,
     /// The last transmission of the lowest segment, if a retransmitted one was acknowledged: an echo of its timestamp
     /// measures that transmission.
     pub(crate) repeated: Option<Stamp>,
@@ -47,7 +47,7 @@ impl Scoreboard {
         while let Some(segment) = self.segments.front().copied().filter(|segment| segment.end <= ack) {
             self.segments.pop_front();
             if segment.is_plain() {
-                arrived = Some(Arrived::also(arrived, segment.sent_at));
+                arrived = Some(segment.sent_at);
                 self.rack.acknowledged(&segment, at, sacked_to, min_rtt);
             } else {
                 self.forget(&segment);
@@ -56,7 +56,7 @@ impl Scoreboard {
                     outcome.sacked_before += segment.len();
                 } else {
                     if segment.is_timed_by_sender() {
-                        arrived = Some(Arrived::also(arrived, segment.sent_at));
+                        arrived = Some(segment.sent_at);
                     }
                     self.rack.acknowledged(&segment, at, sacked_to, min_rtt);
                 }
@@ -76,7 +76,7 @@ impl Scoreboard {
             sent_once &= part.transmissions <= 1;
             if !part.marks.has(Mark::Sacked) {
                 if part.is_timed_by_sender() {
-                    arrived = Some(Arrived::also(arrived, part.sent_at));
+                    arrived = Some(part.sent_at);
                 }
                 // A packet of several segments counts as a whole (`tcp_tso_acked`).
                 self.rack.acknowledged(&part, at, sacked_to, min_rtt);

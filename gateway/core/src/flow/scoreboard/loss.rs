@@ -2,7 +2,7 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-use super::{Arrived, Mark, Scoreboard};
+use super::{Mark, Scoreboard};
 
 /// Segments that must be SACKed above one before it counts as lost (RFC 6675 section 2, `DupThresh`).
 const DUP_THRESH: usize = 3;
@@ -15,7 +15,7 @@ impl Scoreboard {
         at: Timestamp,
         min_rtt: Option<Micros>,
         limit: usize,
-        arrived: &mut Option<Arrived>,
+        arrived: &mut Option<Timestamp>,
     ) -> u64 {
         let (left, right) = (left.max(self.una), right.min(self.nxt));
         let Some(left) = self.first_uncovered(left, right) else { return 0 };
@@ -37,7 +37,7 @@ impl Scoreboard {
                 let before = *segment;
                 self.rack.sacked(&before, at, sacked_to, min_rtt);
                 if before.is_timed_by_sender() {
-                    *arrived = Some(Arrived::also(*arrived, before.sent_at));
+                    *arrived = Some(before.sent_at);
                 }
                 segment.marks.set(Mark::Sacked);
                 segment.marks.clear(Mark::Lost);

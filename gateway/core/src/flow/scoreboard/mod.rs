@@ -41,21 +41,6 @@ pub(crate) struct Scoreboard {
     repairs: Option<Box<Repairs>>,
 }
 
-/// Send times of segments that an acknowledgement newly reports as arrived, in order of sequence.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Arrived {
-    /// The first of them.
-    pub(crate) first: Timestamp,
-    /// The last.
-    pub(crate) last: Timestamp,
-}
-
-impl Arrived {
-    fn also(arrived: Option<Self>, sent_at: Timestamp) -> Self {
-        Self { first: arrived.map_or(sent_at, |arrived| arrived.first), last: sent_at }
-    }
-}
-
 impl Scoreboard {
     /// Nothing outstanding at `position`.
     pub(crate) fn starting_at(position: u64) -> Self {
@@ -113,11 +98,6 @@ impl Scoreboard {
     /// Bytes marked lost above the cumulative acknowledgement, and bytes retransmitted and not SACKed since.
     pub(crate) fn lost_and_repeated(&self) -> (u64, u64) {
         self.repairs.as_ref().map_or((0, 0), |repairs| (repairs.lost, repairs.retransmitted))
-    }
-
-    /// Bytes marked lost so far; retransmissions that are lost count again (`tp->lost`).
-    pub(crate) fn ever_lost(&self) -> u64 {
-        self.repairs.as_ref().map_or(0, |repairs| repairs.ever_lost)
     }
 
     /// Bytes marked lost in the transfer under way.

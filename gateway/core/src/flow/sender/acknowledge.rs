@@ -9,7 +9,7 @@ use crate::flow::acceptance::Announced;
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
 use crate::flow::recovery::{AckKind, Progress, Turn};
 use crate::flow::rtt::round_trip;
-use crate::flow::scoreboard::{Arrived, CumulativeAck};
+use crate::flow::scoreboard::CumulativeAck;
 use crate::flow::shadow::observation::{Acked, LossKind, Newest};
 use crate::flow::sink::FlowContext;
 use crate::wire::segment::{Flags, Segment};
@@ -51,7 +51,6 @@ impl Sender {
         self.last_active = MaybeTime::some(context.now);
         let mut sacked = None;
         let (sacked_bytes, dsack) = self.take_sack(segment, ack, &mut sacked, context);
-        let lost_before = self.board.ever_lost();
         let mut lost_again = false;
         if self.sack_agreed && (sacked_bytes > 0 || seen_advance > 0) {
             lost_again = self.mark_lost_by_time(at);
@@ -59,7 +58,6 @@ impl Sender {
             self.board.mark_lost();
         }
         let (lost, repeated) = self.board.lost_and_repeated();
-        let lost_bytes = self.board.ever_lost() - lost_before;
 
         let by_echo = self.take_rtt(segment, cumulative.rtt, cumulative.advanced > 0, context);
         let rtt = newest_rtt(segment, &cumulative, sacked, by_echo).filter(|rtt| !self.rtt.is_step(*rtt));
@@ -104,7 +102,7 @@ impl Sender {
         self.turn(&progress, pipe_before, at, context);
         let newest = Some(self.board.newest_arrived()).filter(|newest| *newest != newest_before);
         let newest = newest.map(|(sent_at, _, again)| Newest { sent_at, again });
-        self.report_acked(&progress, newest, [seen_advance, lost_bytes], rtt, at, context);
+        self.report_acked(&progress, newest, seen_advance, rtt, at, context);
         if progress.una > una_before {
             self.report_first_flight(false, context);
         }
@@ -151,7 +149,7 @@ impl Sender {
         &mut self,
         segment: &Segment,
         ack: u64,
-        arrived: &mut Option<Arrived>,
+        arrived: &mut Option<Timestamp>,
         context: &mut FlowContext<'_>,
     ) -> (u64, bool) {
         let blocks = &segment.options.sack;
@@ -197,10 +195,9 @@ impl Sender {
         if turn.probe_loss {
             self.lose(LossKind::TailLossProbe, pipe_before, at, context);
         }
-        let pipe = self.board.pipe();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         if turn.ended || turn.began == Some(LossKind::Ecn) {
-            followed.shadow.on_recovery_end(at, pipe);
+            followed.shadow.on_recovery_end(at);
         }
         if turn.ended {
             self.report_state(context);
@@ -214,7 +211,7 @@ impl Sender {
         &mut self,
         progress: &Progress,
         newest: Option<Newest>,
-        [acked_bytes, lost_bytes]: [u64; 2],
+        acked_bytes: u64,
         rtt: Option<Micros>,
         at: Timestamp,
         context: &mut FlowContext<'_>,
@@ -228,20 +225,7 @@ impl Sender {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         followed.pending_stats.deliver(acked_bytes);
         followed.shadow.note_rtt(self.rtt);
-        followed.shadow.on_ack(
-            at,
-            &Acked {
-                acked_bytes,
-                pipe,
-                flight,
-                rtt,
-                newest,
-                delivered_bytes: self.delivered,
-                lost_bytes,
-                repairs,
-                lost_again: progress.lost_again,
-            },
-        );
+        followed.shadow.on_ack(at, &Acked { pipe, flight, rtt, newest, delivered_bytes: self.delivered, repairs });
         if acked_bytes > 0 && progress.una >= followed.round_end {
             if followed.round_end > 0 {
                 followed.count_round(at);
@@ -307,7 +291,7 @@ impl Sender {
 fn newest_rtt(
     segment: &Segment,
     cumulative: &CumulativeAck,
-    sacked: Option<Arrived>,
+    sacked: Option<Timestamp>,
     by_echo: Option<Micros>,
 ) -> Option<Micros> {
     let Some(newest) = sacked.or(cumulative.arrived) else {
@@ -315,5 +299,5 @@ fn newest_rtt(
         let repeated = cumulative.repeated.filter(|stamp| echo == Some(stamp.ts_value));
         return repeated.and_then(|stamp| round_trip(stamp.at, segment.at)).or(by_echo);
     };
-    round_trip(newest.last, segment.at)
+    round_trip(newest, segment.at)
 }

@@ -27,16 +27,16 @@ impl Sender {
     /// Ends the transfer under way if it was idle for a timeout by `now`; the table's timer may be late.
     pub(crate) fn end_by_silence(&mut self, now: Timestamp, context: &mut FlowContext<'_>) {
         if self.silence_ends_at().is_some_and(|deadline| deadline <= now) {
-            self.end_transfer(now, context);
+            self.end_transfer(context);
         }
     }
 
     /// After an acknowledgement: ends the transfer under way if its FIN is acknowledged; else returns when silence would
     /// end it.
-    pub(crate) fn end_or_await_silence(&mut self, at: Timestamp, context: &mut FlowContext<'_>) -> Option<Timestamp> {
+    pub(crate) fn end_or_await_silence(&mut self, context: &mut FlowContext<'_>) -> Option<Timestamp> {
         let deadline = self.silence_ends_at()?;
         if self.is_closed() {
-            self.end_transfer(at, context);
+            self.end_transfer(context);
             return None;
         }
         Some(deadline)
@@ -49,7 +49,7 @@ impl Sender {
     }
 
     /// Ends the transfer under way, if there is one.
-    pub(crate) fn end_transfer(&mut self, at: Timestamp, context: &mut FlowContext<'_>) {
+    pub(crate) fn end_transfer(&mut self, context: &mut FlowContext<'_>) {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         let Some(transfer) = followed.transfer else { return };
         if transfer.bytes > 0 {
@@ -62,7 +62,7 @@ impl Sender {
             followed.flush_round_stats(context);
             context.findings.transfer(followed.network, context.now);
             if self.acknowledged.any() {
-                let sample = followed.shadow.on_transfer_end(at);
+                let sample = followed.shadow.on_transfer_end();
                 self.report_sample(sample, context);
             } else {
                 context.findings.no_sample(followed.network, context.now, Ignored::OneSided);
@@ -140,7 +140,7 @@ impl Sender {
     }
 
     /// Ends the sender and its last transfer; returns its report if it sent anything.
-    pub(crate) fn finish(&mut self, at: Timestamp, context: &mut FlowContext<'_>) -> Option<Box<DirectionReport>> {
+    pub(crate) fn finish(&mut self, context: &mut FlowContext<'_>) -> Option<Box<DirectionReport>> {
         self.flush_last_round(context);
         let in_transfer = self.followed.as_deref().is_some_and(|followed| followed.transfer.is_some());
         if in_transfer && self.acknowledged.any() && self.board.flight() > 0 {
@@ -151,7 +151,7 @@ impl Sender {
             context.counters.ignore(Ignored::Unfinished);
             self.forget_transfer(context);
         } else {
-            self.end_transfer(at, context);
+            self.end_transfer(context);
         }
         self.note_verdicts(context);
         let report = self.report.take()?;

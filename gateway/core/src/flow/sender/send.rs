@@ -260,7 +260,7 @@ impl Sender {
             self.recovery.sent(at, (start, nxt), ecn_agreed && segment.flags.has(Flags::CWR));
         }
         let (pipe, flight) = self.pipe_and_flight();
-        let mut sent = Sent {
+        let sent = Sent {
             new_bytes,
             retransmitted_bytes: segment.payload_len - new_bytes.min(segment.payload_len),
             full_sized: self.size.is_full(segment.payload_len),
@@ -272,7 +272,6 @@ impl Sender {
             since_ack,
             since_oldest: self.board.oldest_sent().map(|oldest| at.since(oldest)),
             stamp: segment.options.timestamps.map(|timestamps| timestamps.value),
-            advised: false,
         };
         let start = self.board.una();
         let Some(followed) = self.followed.as_deref_mut() else { return };
@@ -297,7 +296,6 @@ impl Sender {
             }
             let transfer = followed.transfer.get_or_insert_with(begin);
             transfer.bytes += u64::from(new_bytes);
-            sent.advised = transfer.advised;
             if start <= transfer.start {
                 let segments = Bytes(pipe).segments_ceil(Bytes(self.size.bytes_or_usual())).0;
                 let most = u32::from(transfer.first_flight_segments).max(segments);

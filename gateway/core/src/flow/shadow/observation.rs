@@ -6,7 +6,6 @@ use crate::types::SampleReason;
 
 /// One packet with payload from the sender.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of the packet by itself")]
 pub struct Sent {
     /// Payload never seen before, in bytes.
     pub new_bytes: u32,
@@ -30,8 +29,6 @@ pub struct Sent {
     pub since_oldest: Option<Micros>,
     /// Its sender's clock, where it carries one (RFC 7323).
     pub stamp: Option<u32>,
-    /// Its host had advice when the transfer began.
-    pub advised: bool,
 }
 
 impl Sent {
@@ -54,8 +51,6 @@ pub struct Newest {
 /// One acknowledgement towards the sender.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Acked {
-    /// Advance of the cumulative acknowledgement in bytes.
-    pub acked_bytes: u64,
     /// Bytes in the network after it; see [`Sent::pipe`].
     pub pipe: u64,
     /// Highest sequence sent less highest acknowledgement, after it, in bytes.
@@ -66,12 +61,8 @@ pub struct Acked {
     pub newest: Option<Newest>,
     /// Bytes acknowledged or SACKed so far, each once.
     pub delivered_bytes: u64,
-    /// Bytes newly marked lost, for the first time or again.
-    pub lost_bytes: u64,
     /// Something marked lost is or waits to be retransmitted.
     pub repairs: bool,
-    /// It shows that a retransmission is lost.
-    pub lost_again: bool,
 }
 
 /// How the sender detected congestion.

@@ -1,4 +1,4 @@
-//! The effect of each packet on the replica: segments sent, small ones among them, acknowledgements, the ends of recovery.
+//! The effect of each packet on the evidence: segments sent, small ones among them, acknowledgements, the ends of recovery.
 
 use smallvec::SmallVec;
 use spand_proto::units::{Bytes, Micros, Timestamp};
@@ -35,7 +35,7 @@ impl Shadow {
         if sent.new_bytes > 0 && !sent.full_sized {
             self.small.sent(self.nxt, (self.mss - sent.new_bytes % self.mss) % self.mss);
         }
-        self.arrive(at);
+        self.clock.arrive(at);
         // Bytes whose acknowledgement has not reached the sender are outstanding to it.
         let (least_unknown, unknown) = self.clock.unknown_bytes(self.delivered_bytes);
         let pipe = self.packets(sent.pipe.saturating_add(unknown));
@@ -72,10 +72,11 @@ impl Shadow {
             );
         }
         if sent.new_bytes > 0 {
-            let stand = match receiver_full {
-                true => Stand::Receiver,
-                false if sent.repeats_wait || (sent.more && sent.full_sized) => Stand::More,
-                false => Stand::Dry,
+            let has_more = sent.repeats_wait || (sent.more && sent.full_sized);
+            let stand = match (receiver_full, has_more) {
+                (true, _) => Stand::Receiver,
+                (false, true) => Stand::More,
+                (false, false) => Stand::Dry,
             };
             let let_go = clocked && !self.leaning.is_bbr();
             self.held.on_sent(at, stand, let_go, self.round());
@@ -157,7 +158,7 @@ impl Shadow {
     }
 
     /// Everything outstanding at the loss is acknowledged.
-    pub fn on_recovery_end(&mut self, at: Timestamp, _pipe: u64) {
+    pub fn on_recovery_end(&mut self, at: Timestamp) {
         if self.state != State::Open {
             self.settle_end();
             self.weigh_cwr(at);
@@ -186,13 +187,9 @@ impl Shadow {
     }
 
     fn clock_ack(&mut self, at: Timestamp) {
-        self.arrive(at);
+        self.clock.arrive(at);
         let ends_flight = std::mem::take(&mut self.first_flight) && !self.rounds.dry;
         self.clock.on_ack(at, self.delivered_bytes, ends_flight);
-        self.arrive(at);
-    }
-
-    pub(super) fn arrive(&mut self, at: Timestamp) {
         self.clock.arrive(at);
     }
 

@@ -212,7 +212,7 @@ mod tests {
 
     fn acknowledge(shadow: &mut Shadow, at: Timestamp, segments: u64) {
         let bytes = segments * MSS;
-        shadow.on_ack(at, &Acked { acked_bytes: bytes, delivered_bytes: bytes, ..Acked::default() });
+        shadow.on_ack(at, &Acked { delivered_bytes: bytes, ..Acked::default() });
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
         let mut shadow = opened();
         send(&mut shadow, 21, 1_000_000);
         acknowledge(&mut shadow, Timestamp::from_micros(100_000), 21);
-        let end = shadow.on_transfer_end(Timestamp::from_micros(900_000)).unwrap();
+        let end = shadow.on_transfer_end().unwrap();
         assert_eq!((end.reason, end.window.segments(Bytes(MSS)).0), (SampleReason::EndAppLimited, 21));
     }
 

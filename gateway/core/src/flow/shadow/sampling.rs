@@ -155,7 +155,7 @@ impl Shadow {
     ///
     /// A loss-free one gives the window it reached, or, if the application or the receiver limited it, its largest pipe as a
     /// lower bound.
-    pub fn on_transfer_end(&mut self, _at: Timestamp) -> Result<ShadowSample, Ignored> {
+    pub fn on_transfer_end(&mut self) -> Result<ShadowSample, Ignored> {
         self.settle_end();
         let (transfer, after_loss) = (std::mem::take(&mut self.transfer), self.after_loss.take());
         if self.mss == 0 {
@@ -235,7 +235,7 @@ impl Shadow {
     /// Weighs the last round trips before the sender reduces; returns the largest pipe of them in segments.
     fn settle_before_loss(&mut self, at: Timestamp, pipe_before: u64) -> u32 {
         // The acknowledgement that the loss answers has reached the sender.
-        self.arrive(at);
+        self.clock.arrive(at);
         self.growth.on_ack(self.delivered_segments());
         let recent = self.rounds.recent();
         let (least_unknown, _) = self.clock.unknown_bytes(self.delivered_bytes);
