@@ -12,6 +12,7 @@ use spand_core::engine::Engine;
 use spand_core::event::Event;
 use spand_core::wire::Frame;
 use spand_fuzz::{Counting, Packet, Talk};
+use spand_openings::{LossCount, PLACES, openings};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Micros, Timestamp};
 use strum::VariantArray;
@@ -140,12 +141,14 @@ fn engine(setting: &Setting, hash_seed: u64) -> Engine {
         ..Limits::default()
     };
     let rules = RuleKind::VARIANTS;
+    let rule = rules[usize::from(setting.rule) % rules.len()];
     let reports = [FlowReports::None, FlowReports::Sums, FlowReports::Full];
     Engine::new(EngineConfig {
         internal: if setting.inside { vec!["192.0.2.0/24".parse().unwrap()] } else { Vec::new() },
         tunnels: Tunnels::ALL,
         read_window_option: setting.read_window_option,
-        rule: rules[usize::from(setting.rule) % rules.len()],
+        rule,
+        openings: openings(rule, &[], PLACES, LossCount::Episodes),
         limits,
         hash_seed,
         flow_reports: reports[usize::from(setting.reports) % reports.len()],

@@ -152,15 +152,6 @@ pub enum RuleKind {
 }
 
 impl RuleKind {
-    /// The rule that its share comes from: itself, or `robust` for those that differ in the opening alone.
-    #[must_use]
-    pub const fn of_share(self) -> Self {
-        match self {
-            Self::Spand | Self::Probe | Self::Robust => self,
-            Self::Liss | Self::Iss | Self::Miss | Self::Cached | Self::Averaged => Self::Robust,
-        }
-    }
-
     /// Its name in configuration and output.
     pub fn name(self) -> &'static str {
         self.into()

@@ -22,6 +22,7 @@ pub mod flow;
 pub mod fuzzing;
 pub mod mem;
 pub mod networks;
+pub mod opening;
 pub mod service;
 pub mod shard;
 pub mod sharing;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use spand_core::config::{EngineConfig, FlowReports, Limits as EngineLimits, Shard, WindowConfig};
+use spand_openings::{LossCount, openings};
 use spand_proto::operator::Renamed;
 use spand_proto::units::Micros;
 
@@ -46,13 +47,18 @@ impl Config {
             read_window_option: self.traffic.read_window_option,
             rule: self.estimate.rule,
             compare: self.estimate.compare.clone(),
+            openings: openings(
+                self.estimate.rule,
+                &self.estimate.compare,
+                self.limits.live_senders,
+                LossCount::Episodes,
+            ),
             limits: EngineLimits {
                 connections: part(self.limits.connections, options.shard.count),
                 networks: part(self.limits.networks, options.shard.count),
                 segment_memory_bytes: part(mib(self.limits.segment_memory_mib), options.shard.count),
                 sender_memory_bytes: part(mib(self.limits.sender_memory_mib), options.shard.count),
                 network_memory_bytes: part(mib(self.limits.network_memory_mib), options.shard.count),
-                live_senders: self.limits.live_senders,
                 outstanding_segments: self.limits.outstanding_segments,
                 sequence_ranges: self.limits.sequence_ranges,
                 services: self.limits.services,

@@ -236,7 +236,7 @@ impl Default for Limits {
             segment_memory_mib: whole_mib(limits.segment_memory_bytes),
             sender_memory_mib: whole_mib(limits.sender_memory_bytes),
             network_memory_mib: whole_mib(limits.network_memory_bytes),
-            live_senders: limits.live_senders,
+            live_senders: spand_openings::PLACES,
             outstanding_segments: limits.outstanding_segments,
             sequence_ranges: limits.sequence_ranges,
             services: limits.services,

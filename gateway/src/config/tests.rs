@@ -329,6 +329,16 @@ fn paths_start_at_the_folder_of_the_file() {
 }
 
 #[test]
+fn an_engine_keeps_senders_under_way_where_a_rule_looks_at_them() {
+    let kept = |keys: &str| {
+        let config: Config = toml::from_str(&format!("[estimate]\n{keys}")).unwrap();
+        config.engine(EngineOptions::default()).unwrap().openings.is_some()
+    };
+    assert!(kept("rule = 'iss'") && kept("compare = ['spand', 'averaged']"));
+    assert!(!kept("") && !kept("rule = 'spand'\ncompare = ['robust']"));
+}
+
+#[test]
 fn a_bad_prefix_list_names_its_line() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     writeln!(file, "192.0.2.0/24\nnonsense").unwrap();
@@ -340,7 +350,7 @@ fn a_bad_prefix_list_names_its_line() {
 #[test]
 fn engine_publisher_and_api_get_the_defaults_they_have() {
     let engine = Config::default().engine(EngineOptions::default()).unwrap();
-    assert_eq!(engine, spand_core::config::EngineConfig::default());
+    assert_eq!(format!("{engine:?}"), format!("{:?}", spand_core::config::EngineConfig::default()));
     assert_eq!(Config::default().publisher(), crate::publisher::PublisherConfig::default());
     assert_eq!(Config::default().api(), crate::api::ApiConfig::default());
 }

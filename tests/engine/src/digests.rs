@@ -21,6 +21,7 @@ use spand_core::engine::Engine;
 use spand_core::event::Event;
 use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use spand_core::wire::{Decoder, Frame};
+use spand_openings::{LossCount, PLACES, openings};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Micros, Timestamp};
 use strum::VariantArray;
@@ -215,6 +216,7 @@ impl Run {
             Self::Rules => EngineConfig {
                 read_window_option: true,
                 compare: RuleKind::VARIANTS.to_vec(),
+                openings: openings(base.rule, RuleKind::VARIANTS, PLACES, LossCount::Episodes),
                 sharing: Some(Sharing {
                     gateway,
                     tap: TapId::of_gateway(gateway),
@@ -239,7 +241,6 @@ fn tight() -> Limits {
     Limits {
         connections: few(48),
         networks: few(8),
-        live_senders: few(2),
         outstanding_segments: few_of(12),
         sequence_ranges: few_of(3),
         services: few(4),

@@ -17,6 +17,7 @@ use spand_core::config::{EngineConfig, Limits};
 use spand_core::engine::Engine;
 use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use spand_core::wire::{Decoder, Frame};
+use spand_openings::{LossCount, PLACES, openings};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Timestamp;
 use spand_tests::ending::{arguments, exit_code};
@@ -150,7 +151,9 @@ fn rebuild(
     sharing: Option<Sharing>,
 ) -> anyhow::Result<u64> {
     let limits = Limits::for_replay();
-    let mut engine = Engine::new(EngineConfig { limits, internal, compare, sharing, ..EngineConfig::default() });
+    let openings = openings(RuleKind::default(), &compare, PLACES, LossCount::Episodes);
+    let config = EngineConfig { limits, internal, compare, openings, sharing, ..EngineConfig::default() };
+    let mut engine = Engine::new(config);
     let (mut cells, mut count) = (0, 0);
     let packets = replay(file, |at, frame| {
         engine.handle_frame(at, frame);

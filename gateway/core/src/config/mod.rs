@@ -5,16 +5,18 @@ mod tunnels;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Micros;
 
 pub use self::tunnels::{Encapsulation, Tunnels};
+use crate::opening::Openings;
 use crate::sharing::Sharing;
 
 /// Configuration of an engine.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// Prefixes inside the organisation. A sender inside is followed, its remote end names the network. Empty (a bare
     /// trace): both senders of every connection are followed.
@@ -32,6 +34,8 @@ pub struct EngineConfig {
     pub rule: RuleKind,
     /// Rules whose answers are shown beside it, in this order; they decide nothing. Default none.
     pub compare: Vec<RuleKind>,
+    /// What one of those rules keeps that gives openings. Default none: nothing is kept of senders under way.
+    pub openings: Option<Arc<dyn Openings>>,
     /// Limits of every table.
     pub limits: Limits,
     /// The sliding window.
@@ -91,9 +95,6 @@ pub struct Limits {
     /// Memory of the samples in all networks' windows, a few hundred bytes to 126 KiB each. At the limit the network refreshed
     /// longest ago is evicted, as at that of networks. Default 1 GiB.
     pub network_memory_bytes: NonZeroUsize,
-    /// Senders under way to one network with a place of their own, about 170 bytes each, where an estimation rule looks at them. Beyond, those
-    /// that began last are only counted. Default 64.
-    pub live_senders: NonZeroUsize,
     /// Outstanding segments remembered per sender. At the limit neighbours merge and lose their RTT sample, counted. Default 16,384.
     pub outstanding_segments: NonZeroU32,
     /// Disjoint ranges of seen sequence space per sender. At the limit the lowest hole is taken as seen, counted. Default 1,024.
@@ -145,6 +146,7 @@ impl Default for EngineConfig {
             read_window_option: false,
             rule: RuleKind::default(),
             compare: Vec::new(),
+            openings: None,
             limits: Limits::default(),
             window: WindowConfig::default(),
             hash_seed: 0,
@@ -163,7 +165,6 @@ impl Default for Limits {
             segment_memory_bytes: non_zero(320 << 20),
             sender_memory_bytes: non_zero(2 << 30),
             network_memory_bytes: non_zero(1 << 30),
-            live_senders: non_zero(64),
             outstanding_segments: non_zero_u32(16_384),
             sequence_ranges: non_zero_u32(1_024),
             services: non_zero(8_192),

@@ -91,8 +91,8 @@ impl Engine {
             openings: Openings::default(),
             networks: NetworkTable::new(config.window, config.limits.networks, config.rule, config.hash_seed)
                 .within(config.limits.network_memory_bytes)
-                .with_live_senders(config.limits.live_senders)
                 .comparing(&config.compare)
+                .with_openings(config.openings.clone())
                 .sharing(config.sharing),
             ledger: PushLedger::new(config.hash_seed),
             hosts: Hosts::new(config.hash_seed),

@@ -5,7 +5,6 @@
 
 mod buffer;
 mod load;
-mod opening;
 mod own_tap;
 mod probe;
 mod remotes;
@@ -27,7 +26,6 @@ use spand_proto::start::DEFAULT_INITIAL_WINDOW;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 use strum::{IntoStaticStr, VariantArray};
 
-pub use self::opening::OpeningRule;
 pub(crate) use self::own_tap::bounded;
 pub use self::probe::{ProbeRule, SpandRule};
 pub use self::robust::RobustRule;
@@ -36,7 +34,7 @@ pub(crate) use self::sources::address_shares;
 use crate::config::WindowConfig;
 use crate::types::WindowSample;
 use crate::window::bucket::{Contribution, larger};
-use crate::window::live::LiveView;
+use crate::window::delivery::Delivery;
 use crate::window::record::{NetworkRecord, WindowSlice, bucket_nanos};
 
 /// Standard error, as part of the share, at which confidence is 0.5.
@@ -86,16 +84,6 @@ pub trait Rule: fmt::Debug + Send + Sync {
         !self.reads_slow_start_ends()
     }
 
-    /// What a new connection may open with, by the senders under way; only asked where [`Self::needs_live`].
-    fn opening(&self, _slice: WindowSlice<'_>, _live: LiveView<'_>, _now: Timestamp) -> Option<Opening> {
-        None
-    }
-
-    /// Whether it looks at the senders under way: only then they are kept.
-    fn needs_live(&self) -> bool {
-        false
-    }
-
     /// The largest window that counts as carried without loss, for a sample of the address `of`.
     fn carried(&self, slice: WindowSlice<'_>, _of: IpAddr) -> Option<Window> {
         slice.contributions.iter().filter_map(|part| part.carried).reduce(|most, carried| larger(Some(most), carried))
@@ -124,17 +112,15 @@ pub struct Admitted {
     pub raised: bool,
 }
 
-/// The rule of a name.
+/// The rule of a name. Those that differ in the opening alone ([`crate::opening`]) have the share of `robust`, and its name in an estimate:
+/// agents of older releases know that one.
 pub fn rule(kind: RuleKind) -> &'static dyn Rule {
     match kind {
         RuleKind::Spand => &SpandRule,
         RuleKind::Probe => &ProbeRule,
-        RuleKind::Robust => &RobustRule::DEFAULT,
-        RuleKind::Liss => &OpeningRule::LISS,
-        RuleKind::Iss => &OpeningRule::ISS,
-        RuleKind::Miss => &OpeningRule::MISS,
-        RuleKind::Cached => &OpeningRule::CACHED,
-        RuleKind::Averaged => &OpeningRule::AVERAGED,
+        RuleKind::Robust | RuleKind::Liss | RuleKind::Iss | RuleKind::Miss | RuleKind::Cached | RuleKind::Averaged => {
+            &RobustRule::DEFAULT
+        }
     }
 }
 
@@ -143,21 +129,21 @@ pub fn rule(kind: RuleKind) -> &'static dyn Rule {
 /// # Errors
 ///
 /// Why it says nothing.
-pub fn estimate(
+pub(crate) fn estimate(
     network: Network,
-    (record, live): (&NetworkRecord, LiveView<'_>),
+    (record, delivery, opening): (&NetworkRecord, &Delivery, Option<Opening>),
     now: Timestamp,
     config: &WindowConfig,
     rule: &dyn Rule,
 ) -> Result<Estimate, NoEstimate> {
     let slice = record.slice(now, config);
-    of_counted(network, (record, live), (slice, &Counts::of(slice)), now, config, rule)
+    of_counted(network, (record, delivery, opening), (slice, &Counts::of(slice)), now, config, rule)
 }
 
 /// The same of a window that is counted already.
 pub(crate) fn of_counted(
     network: Network,
-    (record, live): (&NetworkRecord, LiveView<'_>),
+    (record, delivery, opening): (&NetworkRecord, &Delivery, Option<Opening>),
     (slice, counts): (WindowSlice<'_>, &Counts),
     now: Timestamp,
     config: &WindowConfig,
@@ -176,7 +162,10 @@ pub(crate) fn of_counted(
         let window = || remotes::attested(slice.contributions, beyond_initial_window);
         let bound = if enough && rule.gives_bounds() { Bound::of(slice, config, window()) } else { None };
         let bound = bound.ok_or(too_few)?;
-        return Ok(Estimate { bdp: live.bdp(slice.rtt().min), ..at_least(network, slice, bound, now, (config, rule)) });
+        return Ok(Estimate {
+            bdp: delivery.bdp(now, slice.rtt().min),
+            ..at_least(network, slice, bound, now, (config, rule))
+        });
     }
     let refreshed = record.newest_sample.filter(|newest| now.since(*newest) <= config.max_age);
     let refreshed = refreshed.ok_or(NoEstimate::Expired)?;
@@ -198,7 +187,7 @@ pub(crate) fn of_counted(
         && let Some(bound) = Bound::of(slice, config, remotes::carried(slice.contributions))
     {
         return Ok(Estimate {
-            bdp: live.bdp(slice.rtt().min),
+            bdp: delivery.bdp(now, slice.rtt().min),
             refreshed,
             mark: Some(Mark::RandomLoss),
             ..at_least(network, slice, bound, now, (config, rule))
@@ -222,15 +211,15 @@ pub(crate) fn of_counted(
         loss_connections: if is_backed { backed } else { 0 },
         losses: slice.losses(),
         loss_window: if is_backed { loss_window(losses) } else { None },
-        opening: rule.opening(slice, live, now),
+        opening,
         buffer: buffer::buffer(slice, record.bucket),
         // Where addresses differ, the fastest client gives the product. The others may hold no more than the share.
-        bdp: live
-            .bdp(slice.rtt().min)
+        bdp: delivery
+            .bdp(now, slice.rtt().min)
             .map(|bdp| if mark == Some(Mark::AddressesDiffer) && bdp > share { share } else { bdp }),
         refreshed,
         confidence: confidence(apart(losses, share, is_full), is_lower_bound, (now.since(refreshed), config.max_age)),
-        rule: rule.kind().of_share(),
+        rule: rule.kind(),
         mark,
     })
 }
@@ -340,7 +329,7 @@ fn at_least(
         bdp: None,
         refreshed,
         confidence: confidence(repeat_n(0.0, addresses), true, (now.since(refreshed), config.max_age)),
-        rule: rule.kind().of_share(),
+        rule: rule.kind(),
         mark: None,
     }
 }
@@ -399,9 +388,8 @@ pub struct Compared {
 }
 
 impl Compared {
-    pub(crate) fn of(kind: RuleKind, slice: WindowSlice<'_>, live: LiveView<'_>, now: Timestamp) -> Self {
-        let rule = rule(kind);
-        Self { rule: kind, share: rule.share(slice), opening: rule.opening(slice, live, now) }
+    pub(crate) fn of(kind: RuleKind, slice: WindowSlice<'_>, opening: Option<Opening>) -> Self {
+        Self { rule: kind, share: rule(kind).share(slice), opening }
     }
 }
 

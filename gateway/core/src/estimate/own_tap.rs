@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 use smallvec::SmallVec;
 use spand_proto::estimate::{Estimate, Mark};
-use spand_proto::units::{Micros, Window};
+use spand_proto::units::{Micros, Timestamp, Window};
 
 use super::{Rule, Shown, buffer, loss_window, median_mss, remotes};
 use crate::types::ConnectionId;
 use crate::window::bucket::Contribution;
-use crate::window::live::LiveView;
+use crate::window::delivery::Delivery;
 use crate::window::record::{NetworkRecord, WindowSlice};
 
 /// Connections with samples that are enough for a bound.
@@ -26,7 +26,7 @@ const RTT_PART: u64 = 4;
 pub(crate) fn bounded(
     of_all: Estimate,
     (own, record): (WindowSlice<'_>, &NetworkRecord),
-    live: LiveView<'_>,
+    (delivery, now): (&Delivery, Timestamp),
     rule: &dyn Rule,
 ) -> Estimate {
     let mut bounded = of_all;
@@ -37,7 +37,7 @@ pub(crate) fn bounded(
         let own_min = own.rtt().min;
         bounded.rtt_min = bounded.rtt_min.zip(own_min).map(|(least, own)| least.max(Micros(own.0 / RTT_PART)));
         // The rate is this gateway's own, and so is the round trip that it filled.
-        bounded.bdp = live.bdp(own_min);
+        bounded.bdp = delivery.bdp(now, own_min);
     }
     let near = |value: Window, own: Window, part| Window::from_bytes(within(value.bytes(), own.bytes(), part));
     let loss_part = part_of(own, |part| (part.loss_samples, part.loss_bytes));

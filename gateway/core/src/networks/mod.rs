@@ -22,9 +22,11 @@ pub mod view;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use spand_proto::estimate::{Estimate, RuleKind};
 use spand_proto::network::Network;
+use spand_proto::opening::Opening;
 use spand_proto::units::{Micros, Timestamp};
 
 use self::announce::Announced;
@@ -37,18 +39,17 @@ use self::share::{SharedEntry, TableSharing};
 use self::slots::{Slot, Slots};
 use self::traffic::TrafficRing;
 use self::view::Rules;
-use crate::config::{Limits, WindowConfig};
+use crate::config::WindowConfig;
 use crate::counters::Ignored;
 use crate::estimate::{self, Known, NoEstimate, Rule};
 use crate::mem::{Account, bytes, treed};
+use crate::opening::Openings;
 use crate::types::{
     Delivered, Flows, LimitCounts, RttSum, SampleRate, SampleReason, SenderId, SenderState, WindowSample,
 };
 use crate::window::bucket::{Bucket, BucketOutcomes};
 use crate::window::cells::Foreign;
 use crate::window::delivery::Delivery;
-use crate::window::live::losses::LossCount;
-use crate::window::live::{LiveSenders, LiveView};
 use crate::window::parallel::Parallel;
 use crate::window::record::NetworkRecord;
 
@@ -68,7 +69,7 @@ pub struct NetworkTable {
     evicted: u64,
     shared: u64,
     rtts_shared: u64,
-    live: LiveConfig,
+    openings: Option<Arc<dyn Openings>>,
     live_shared: u64,
     /// Something was added or removed since the last [`Self::take_dirty`].
     dirty: bool,
@@ -76,16 +77,6 @@ pub struct NetworkTable {
     sharing: Option<Box<TableSharing>>,
     hash_seed: u64,
     reports: ReportCounts,
-}
-
-/// What is kept of senders under way.
-#[derive(Clone, Copy, Debug)]
-struct LiveConfig {
-    /// Anything: a rule looks at them.
-    wanted: bool,
-    /// Senders of one network with a place of their own.
-    senders: NonZeroUsize,
-    losses: LossCount,
 }
 
 /// One network in the table.
@@ -97,7 +88,7 @@ struct Entry {
     delivery: Delivery,
     traffic: TrafficRing,
     /// Its senders under way, where a rule looks at them.
-    live: Option<Box<LiveSenders>>,
+    openings: Option<Box<dyn Openings>>,
     announced: Option<Announced>,
     /// Samples came since it was announced.
     has_new_samples: bool,
@@ -131,11 +122,7 @@ impl NetworkTable {
             evicted: 0,
             shared: 0,
             rtts_shared: 0,
-            live: LiveConfig {
-                wanted: rule.needs_live(),
-                senders: Limits::default().live_senders,
-                losses: LossCount::default(),
-            },
+            openings: None,
             live_shared: 0,
             dirty: false,
             memory: Account::up_to(usize::MAX),
@@ -160,20 +147,13 @@ impl NetworkTable {
     #[must_use]
     pub fn comparing(mut self, rules: &[RuleKind]) -> Self {
         self.rules.compared = rules.to_vec();
-        self.live.wanted |= rules.iter().any(|kind| estimate::rule(*kind).needs_live());
         self
     }
 
-    /// The same with places of their own for this many senders under way to one network, the oldest; others are only counted.
+    /// The same with what a rule for an opening keeps of senders under way.
     #[must_use]
-    pub fn with_live_senders(self, senders: NonZeroUsize) -> Self {
-        Self { live: LiveConfig { senders, ..self.live }, ..self }
-    }
-
-    /// The same with another count of losses, for comparison.
-    #[must_use]
-    pub fn counting_losses(self, losses: LossCount) -> Self {
-        Self { live: LiveConfig { losses, ..self.live }, ..self }
+    pub fn with_openings(self, openings: Option<Arc<dyn Openings>>) -> Self {
+        Self { openings, ..self }
     }
 
     /// Memory of samples.
@@ -247,22 +227,24 @@ impl NetworkTable {
 
     /// Whether [`Self::add_state`] keeps anything.
     pub fn wants_live(&self) -> bool {
-        self.live.wanted
+        self.openings.is_some()
     }
 
     /// Takes the state of a sender in the middle of a transfer, about once a round trip. A network without samples, round trips or losses is
     /// none yet.
     pub fn add_state(&mut self, network: Network, at: Timestamp, sender: SenderId, state: &SenderState) {
-        if !self.live.wanted {
-            return;
-        }
         let Some(slot) = self.slots.find(network) else { return };
-        let Some(entry) = self.slots.get_mut(slot) else { return };
-        if entry.live.get_or_insert_default().report(at, sender, state, self.live.senders) {
+        let Some(openings) = self.openings_at(slot) else { return };
+        if openings.report(at, sender, state) {
             self.live_shared += 1;
             self.dirty = true;
         }
         self.account(slot);
+    }
+
+    fn openings_at(&mut self, slot: Slot) -> Option<&mut Box<dyn Openings>> {
+        let of_any = self.openings.as_ref()?;
+        Some(self.slots.get_mut(slot)?.openings.get_or_insert_with(|| of_any.of_network()))
     }
 
     /// A transfer of a sender to the network is over, with a sample or without.
@@ -314,10 +296,8 @@ impl NetworkTable {
     /// Takes a loss event of a sender whose round trip is `rtt`.
     pub fn add_loss(&mut self, network: Network, at: Timestamp, sender: SenderId, rtt: Micros) {
         self.with_record(network, at, |record, config| record.bucket_at(at, config).map(Bucket::add_loss));
-        if self.live.wanted
-            && let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot))
-        {
-            entry.live.get_or_insert_default().lose(at, sender, rtt, self.live.losses);
+        if let Some(openings) = self.slots.find(network).and_then(|slot| self.openings_at(slot)) {
+            openings.lose(at, sender, rtt);
         }
     }
 
@@ -449,12 +429,12 @@ impl NetworkTable {
     #[inline]
     fn account(&mut self, slot: Slot) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
-        let live = entry.live.as_ref().map_or(0, |live| live.held_bytes());
+        let openings = entry.openings.as_ref().map_or(0, |openings| openings.held_bytes());
         let beside = match entry.shared {
             Some(_) => entry.foreign().map_or(0, Foreign::held_bytes) + entry.reported_bytes(),
             None => 0,
         };
-        let held = bytes(entry.record.held_bytes() + entry.traffic.held_bytes() + live + beside);
+        let held = bytes(entry.record.held_bytes() + entry.traffic.held_bytes() + openings + beside);
         if held == entry.held {
             return;
         }
@@ -484,7 +464,7 @@ impl Entry {
             parallel: Parallel::default(),
             delivery: Delivery::default(),
             traffic: TrafficRing::default(),
-            live: None,
+            openings: None,
             announced: None,
             considered: None,
             has_new_samples: false,
@@ -511,7 +491,8 @@ impl Entry {
 
     /// What its window says at `now` by the wire: by packets that this gateway or others saw.
     fn by_wire(&self, now: Timestamp, config: &WindowConfig, rule: &dyn Rule) -> Result<Estimate, NoEstimate> {
-        let estimate = estimate::estimate(self.network, (self.evaluated(), self.live(now)), now, config, rule)?;
+        let known = (self.evaluated(), &self.delivery, self.opening(now));
+        let estimate = estimate::estimate(self.network, known, now, config, rule)?;
         Ok(self.bounded(estimate, now, config, rule))
     }
 
@@ -520,11 +501,11 @@ impl Entry {
         if self.foreign().is_none() {
             return estimate;
         }
-        estimate::bounded(estimate, (self.record.slice(now, config), &self.record), self.live(now), rule)
+        estimate::bounded(estimate, (self.record.slice(now, config), &self.record), (&self.delivery, now), rule)
     }
 
-    fn live(&self, now: Timestamp) -> LiveView<'_> {
-        LiveView::new(self.live.as_deref(), now).with_delivery(&self.delivery)
+    fn opening(&self, now: Timestamp) -> Option<Opening> {
+        self.openings.as_ref()?.opening(now)
     }
 
     /// What the rule may know before it admits `sample`.

@@ -22,8 +22,8 @@ impl NetworkTable {
             if let Some(rate) = counted {
                 entry.parallel.end(at, self.config.bucket, rate);
             }
-            if let Some(live) = &mut entry.live {
-                live.end(at, sender);
+            if let Some(openings) = &mut entry.openings {
+                openings.end(at, sender);
             }
         }
     }

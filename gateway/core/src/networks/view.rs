@@ -14,7 +14,6 @@ use crate::config::WindowConfig;
 use crate::estimate::{self, AddressShare, Compared, Counts, NoEstimate, Rule};
 use crate::types::{Flows, LimitCounts, SampleRate};
 use crate::window::cells::Seen;
-use crate::window::live::LiveView;
 use crate::window::record::NetworkRecord;
 
 /// The rule in force, and those whose answers are shown beside it.
@@ -76,8 +75,8 @@ pub struct NetworkView {
 impl NetworkView {
     /// The view of a network at `now`; `None` if the window has nothing of it.
     pub(super) fn of(
-        network: Network,
-        (record, live): (&NetworkRecord, LiveView<'_>),
+        entry: &Entry,
+        record: &NetworkRecord,
         (seen, parallel_here, outcomes, traffic, reported): (Seen, u32, Outcomes, NetworkTraffic, Option<ReportedView>),
         now: Timestamp,
         config: &WindowConfig,
@@ -88,15 +87,17 @@ impl NetworkView {
             return None;
         }
         let counts = Counts::of(slice);
-        let estimate = estimate::of_counted(network, (record, live), (slice, &counts), now, config, rules.in_force);
+        let known = (record, &entry.delivery, entry.opening(now));
+        let estimate = estimate::of_counted(entry.network, known, (slice, &counts), now, config, rules.in_force);
         let (rtt_min, rtt_mean) = match &estimate {
             Ok(estimate) => (estimate.rtt_min, estimate.rtt_mean),
             Err(_) => (slice.rtt().min, slice.rtt_mean()),
         };
         let differ = estimate.as_ref().ok().filter(|estimate| estimate.mark == Some(Mark::AddressesDiffer));
         let addresses = differ.map(|of| estimate::address_shares(slice, of.share)).unwrap_or_default();
+        let opening = |kind| entry.openings.as_ref()?.compared(kind, now);
         Some(Self {
-            network,
+            network: entry.network,
             why_not: estimate.as_ref().err().copied(),
             estimate: estimate.ok(),
             rtt_min,
@@ -113,7 +114,7 @@ impl NetworkView {
             outcomes,
             traffic,
             needed: (config.min_samples, config.min_connections),
-            compared: rules.compared.iter().map(|kind| Compared::of(*kind, slice, live, now)).collect(),
+            compared: rules.compared.iter().map(|kind| Compared::of(*kind, slice, opening(*kind))).collect(),
             addresses,
             newest: record.newest.max(reported.map(|reported| reported.newest)),
             reported,
@@ -147,7 +148,7 @@ impl NetworkTable {
     pub fn estimate(&self, network: Network, now: Timestamp) -> Option<Estimate> {
         let entry = self.slots.find(network).and_then(|slot| self.slots.get(slot))?;
         let record = self.evaluated(entry, now);
-        let known = (record.as_ref(), entry.live(now));
+        let known = (record.as_ref(), &entry.delivery, entry.opening(now));
         match estimate::estimate(network, known, now, &self.config, self.rules.in_force) {
             Ok(estimate) => Some(entry.bounded(estimate, now, &self.config, self.rules.in_force)),
             Err(_) => entry.by_reports(now, &self.config, self.rules.in_force).ok(),
@@ -179,14 +180,8 @@ impl NetworkTable {
         let (seen, here) = seen;
         let traffic = entry.traffic.view(now, &self.config);
         let reported = entry.reported_view(now, &self.config);
-        let view = NetworkView::of(
-            entry.network,
-            (&record, entry.live(now)),
-            (seen, here, outcomes, traffic, reported),
-            now,
-            &self.config,
-            &self.rules,
-        )?;
+        let view =
+            NetworkView::of(entry, &record, (seen, here, outcomes, traffic, reported), now, &self.config, &self.rules)?;
         let by_wire = view.estimate.clone().map(|estimate| (estimate, view.reported));
         let by_wire = by_wire
             .map(|(estimate, reported)| (entry.bounded(estimate, now, &self.config, self.rules.in_force), reported));

@@ -46,14 +46,14 @@ impl Delivery {
         }
     }
 
-    /// What the empty path holds at this least round trip.
-    pub(crate) fn bdp(&self, now: Timestamp, rtt_min: Micros) -> Option<Window> {
+    /// What the empty path holds at this least round trip, as far as its senders filled it.
+    pub(crate) fn bdp(&self, now: Timestamp, rtt_min: Option<Micros>) -> Option<Window> {
         let most = match (bin_of(now) / SPAN).saturating_sub(self.newest / SPAN) {
             0 => self.most[0].max(self.most[1]),
             1 => self.most[0],
             _ => 0,
         };
-        let bytes = u64::from(most).saturating_mul(rtt_min.0) / Micros::from_secs(1).0;
+        let bytes = u64::from(most).saturating_mul(rtt_min?.0) / Micros::from_secs(1).0;
         (bytes > 0).then(|| Window::from_bytes(bytes as f64)).flatten()
     }
 
@@ -95,7 +95,7 @@ mod tests {
 
     /// Bytes a second, since the round trip is one.
     fn rate(delivery: &Delivery, ms: u64) -> u64 {
-        delivery.bdp(at(ms), Micros::from_secs(1)).map_or(0, |window| window.half_bytes() / 2)
+        delivery.bdp(at(ms), Some(Micros::from_secs(1))).map_or(0, |window| window.half_bytes() / 2)
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         delivery.add(at(2_000), Delivered { since: at(0), bytes: 2_000 });
         delivery.add(at(1_900), Delivered { since: at(1_400), bytes: 500 });
         assert_eq!(rate(&delivery, 3_000), 1_500);
-        assert_eq!(delivery.bdp(at(3_000), Micros::from_millis(50)).map(Window::half_bytes), Some(150));
+        assert_eq!(delivery.bdp(at(3_000), Some(Micros::from_millis(50))).map(Window::half_bytes), Some(150));
     }
 
     #[test]

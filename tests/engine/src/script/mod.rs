@@ -19,6 +19,7 @@ use spand_core::flow::report::DirectionReport;
 use spand_core::flow::shadow::Shadow;
 use spand_core::types::SampleRate;
 use spand_core::wire::segment::Endpoint;
+use spand_openings::{LossCount, PLACES, openings};
 use spand_proto::units::{Micros, Timestamp};
 
 use self::packet::Talk;
@@ -138,12 +139,12 @@ fn configure(config: &mut EngineConfig, words: &[String]) -> Result<(), String> 
             "sequence_ranges" => limits.sequence_ranges = count(value)?,
             "report_samples" => limits.report_samples = count(value)?,
             "events" => limits.events = size(value)?,
-            "live_senders" => limits.live_senders = size(value)?,
             "min_samples" => config.window.min_samples = packet::parsed(value)?,
             "min_connections" => config.window.min_connections = packet::parsed(value)?,
             _ => return Err(format!("there is no setting {name}")),
         }
     }
+    config.openings = openings(config.rule, &config.compare, PLACES, LossCount::Episodes);
     Ok(())
 }
 

@@ -23,7 +23,7 @@ use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
 use spand_core::config::WindowConfig;
 use spand_core::networks::NetworkTable;
 use spand_core::types::{ConnectionId, LimitCounts, Phase, RttSum, SampleReason, SenderId, SenderState, WindowSample};
-use spand_core::window::live::losses::LossCount;
+use spand_openings::{LossCount, PLACES, openings};
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::start::{Mode, Shape, StartPolicy, StartRequest, TransferSize, start};
@@ -94,7 +94,7 @@ impl Networks {
         };
         let config = WindowConfig { min_samples, min_connections, ..WindowConfig::default() };
         Ok(Self {
-            table: NetworkTable::new(config, NETWORKS, rule, 0).counting_losses(losses),
+            table: NetworkTable::new(config, NETWORKS, rule, 0).with_openings(openings(rule, &[], PLACES, losses)),
             policy: StartPolicy { min_samples, min_connections, shape, ..StartPolicy::of(mode) },
             mss,
             initial_window,
@@ -197,9 +197,7 @@ impl Networks {
             silence: SILENCE,
         };
         let sender = SenderId { connection: ConnectionId(about.id), remote: connection.remote };
-        if self.table.wants_live() {
-            self.table.add_state(about.network, self.now, sender, &state);
-        }
+        self.table.add_state(about.network, self.now, sender, &state);
         Ok(OK.to_owned())
     }
 

@@ -1,15 +1,15 @@
 //! The rules on windows whose answer is known, and the loop in which the plain average ratchets down.
 
+mod buffer;
 mod hostile;
 mod marks;
-mod opening;
 mod robust;
 
 use spand_proto::model::{Epoch, LINUX_SEGMENTS_PER_ACK};
 use spand_proto::units::Segments;
 
 use super::*;
-use crate::types::{ConnectionId, Phase, SampleReason};
+use crate::types::{ConnectionId, SampleReason};
 
 const MSS: Bytes = Bytes(1_000);
 const RTT: Micros = Micros::from_millis(100);
@@ -75,7 +75,8 @@ impl Path {
     }
 
     fn estimate(&self) -> Option<Estimate> {
-        estimate(network(), (&self.record, LiveView::new(None, self.now)), self.now, &self.config, self.rule).ok()
+        let known = (&self.record, &Delivery::default(), None);
+        estimate(network(), known, self.now, &self.config, self.rule).ok()
     }
 
     fn share(&self) -> f64 {
@@ -140,8 +141,7 @@ fn the_plain_average_takes_no_lower_bound() {
 #[test]
 fn too_little_is_no_estimate_and_says_why() {
     let why = |path: &Path| {
-        estimate(network(), (&path.record, LiveView::new(None, path.now)), path.now, &path.config, path.rule)
-            .unwrap_err()
+        estimate(network(), (&path.record, &Delivery::default(), None), path.now, &path.config, path.rule).unwrap_err()
     };
     assert_eq!(why(&spand(&[(EndAppLimited, 9.0, 1); 9])), NoEstimate::TooFewSamples);
     assert_eq!(why(&spand(&[(End, 9.0, 1), (Loss, 9.0, 2)])), NoEstimate::TooFewSamples);

@@ -409,3 +409,14 @@ fn one_sample_more_never_swaps_a_whole_bucket() {
     let share = path.share();
     assert!((29.0..30.0).contains(&share), "{share}");
 }
+
+#[test]
+fn rules_that_differ_in_the_opening_share_as_robust() {
+    let mut path = Path::new(RuleKind::Robust);
+    path.add_all(&[1, 2, 3, 4, 5].map(|n| (Loss, 10.0 + f64::from(n), n)));
+    let robust = path.estimate().unwrap();
+    for kind in [RuleKind::Liss, RuleKind::Iss, RuleKind::Miss, RuleKind::Cached, RuleKind::Averaged] {
+        path.rule = rule(kind);
+        assert_eq!(path.estimate().unwrap(), robust, "also its name: agents of older releases know it");
+    }
+}

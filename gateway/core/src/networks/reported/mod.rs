@@ -26,7 +26,7 @@ use crate::mem::boxed;
 use crate::sharing::Pseudonyms;
 use crate::types::{ConnectionId, RttSum, SampleReason, WindowSample};
 use crate::window::bucket::Contribution;
-use crate::window::live::LiveView;
+use crate::window::delivery::Delivery;
 use crate::window::record::{CONTRIBUTIONS_PER_BUCKET, NetworkRecord, bucket_nanos};
 
 /// Samples and lower bounds of one host that count in a network and bucket: 120 in five minutes.
@@ -227,7 +227,7 @@ fn estimate_of(
     if counts.connections_in_all < config.min_connections {
         return Err(NoEstimate::TooFewConnections);
     }
-    let known = (record, LiveView::new(None, now));
+    let known = (record, &Delivery::default(), None);
     let estimate = estimate::of_counted(network, known, (slice, &counts), now, config, rule)?;
     // Hosts that gave the share: a host with lower bounds alone does not agree with another one's samples.
     let gave = |part: &Contribution| estimate.is_lower_bound || part.samples > 0;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
-use crate::types::{Delivered, LimitCounts, Phase, RttSum};
+use crate::types::{Delivered, LimitCounts, RttSum};
 use crate::window::bucket::RemoteRtt;
 use crate::window::record::{CONTRIBUTIONS_PER_BUCKET, REMOTES_PER_BUCKET};
 
@@ -441,39 +441,4 @@ fn a_record_of_nonsense_is_cut_to_what_makes_sense() {
     assert_eq!(rtts(|record| record.rtts[1].bucket -= 1), Some(1), "no such bucket");
     assert_eq!(rtts(|record| record.rtts = vec![RemoteRtt { count: 0, ..record.rtts[0] }; 99]), Some(0));
     assert_eq!(restored(|record| record.contributions = vec![record.contributions[0].clone(); 99]).1, Some(17));
-}
-
-// Senders under way: how many are kept.
-
-#[test]
-fn of_a_million_connections_to_one_network_the_oldest_64_are_kept() {
-    let mut table = announced_table().comparing(&[RuleKind::Liss]);
-    let before = table.memory().used_bytes;
-    let at = seconds(1);
-    let state = SenderState {
-        phase: Phase::CongestionAvoidance,
-        window: Window::from_bytes(10_000.0).unwrap(),
-        ssthresh: None,
-        delivered_bytes: 0,
-        mss: Bytes(1_000),
-        rtt: Micros::from_millis(100),
-        silence: Micros::from_secs(20),
-    };
-    for n in 0..1_000_000 {
-        let id = SenderId { connection: ConnectionId(n), remote: HOST };
-        table.add_state(network(1), at, id, &state);
-    }
-    assert_eq!(table.live_shared(), 1_000_000 - 64);
-    assert!(table.memory().used_bytes - before < 24_000, "{}", table.memory().used_bytes - before);
-    // The oldest is among the kept: one more gets its share with 64 others, all with the same window.
-    let compared = table.view(network(1), at).unwrap().compared[0];
-    let threshold = compared.opening.unwrap().threshold.bytes();
-    assert!((threshold - 64.0 * 10_000.0 / 65.0).abs() < 1e-6, "{threshold}");
-    // The youngest of those kept ends: its place is free, that of the first beyond is none.
-    let ends = |table: &mut NetworkTable, n| {
-        table.end_transfer(network(1), at, SenderId { connection: ConnectionId(n), remote: HOST }, None);
-        table.view(network(1), at).unwrap().compared[0].opening.unwrap().threshold.bytes()
-    };
-    assert_eq!(ends(&mut table, 64).to_bits(), threshold.to_bits());
-    assert!(ends(&mut table, 63) < threshold);
 }

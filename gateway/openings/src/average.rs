@@ -12,14 +12,14 @@ const MOST_SECONDS: u64 = 300;
 const SECOND_NANOS: u64 = 1_000_000_000;
 
 /// Windows of all senders and their number, summed over the seconds of each minute.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Average {
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Average {
     /// The last second that was sampled; 0 before the first report.
     second: u64,
     minutes: [Minute; PLACES],
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Minute {
     index: u64,
     bytes: f64,
@@ -29,7 +29,7 @@ struct Minute {
 impl Average {
     /// Samples every second that began since the last call, up to `now`. `of`: the sum of the windows at a moment, in bytes, and the number
     /// of senders.
-    pub(super) fn advance(&mut self, now: Timestamp, of: impl Fn(Timestamp) -> (f64, f64)) {
+    pub(crate) fn advance(&mut self, now: Timestamp, of: impl Fn(Timestamp) -> (f64, f64)) {
         let second = now.0 / SECOND_NANOS;
         let before = self.second;
         self.second = before.max(second);
@@ -59,7 +59,7 @@ impl Average {
     }
 
     /// The mean window of a sender over the last five whole minutes: renewed each minute.
-    pub(super) fn mean(&self, now: Timestamp) -> Option<Window> {
+    pub(crate) fn mean(&self, now: Timestamp) -> Option<Window> {
         let minute = now.0 / SECOND_NANOS / 60;
         let counts = |index: u64| index < minute && index.saturating_add(MINUTES) >= minute;
         let (bytes, senders) = self

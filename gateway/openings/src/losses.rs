@@ -14,7 +14,7 @@ pub enum LossCount {
 
 /// The last loss, and the smoothed interval between losses with a gain of 1/8; the first interval is taken as it is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct LossTimes {
+pub(crate) struct LossTimes {
     last: Timestamp,
     interval: Micros,
     count: u32,
@@ -22,7 +22,7 @@ pub struct LossTimes {
 
 impl LossTimes {
     /// Takes a loss of a sender whose round trip is `rtt`.
-    pub fn add(&mut self, at: Timestamp, rtt: Micros, counted: LossCount) {
+    pub(crate) fn add(&mut self, at: Timestamp, rtt: Micros, counted: LossCount) {
         let since = at.since(self.last);
         if self.count > 0 && counted == LossCount::Episodes && since <= rtt {
             return;
@@ -37,18 +37,13 @@ impl LossTimes {
     }
 
     /// When the last began; `None` where there was none.
-    pub fn last(self) -> Option<Timestamp> {
+    pub(crate) fn last(self) -> Option<Timestamp> {
         (self.count > 0).then_some(self.last)
     }
 
     /// The smoothed interval; `None` before the second loss.
-    pub fn interval(self) -> Option<Micros> {
+    pub(crate) fn interval(self) -> Option<Micros> {
         (self.count > 1).then_some(self.interval)
-    }
-
-    /// How many there were.
-    pub fn count(self) -> u32 {
-        self.count
     }
 }
 
@@ -83,8 +78,8 @@ mod tests {
     fn losses_within_a_round_trip_of_the_first_are_one() {
         let losses = [1_000, 1_040, 1_100, 1_150, 5_000];
         let episodes = times(&losses, LossCount::Episodes);
-        assert_eq!((episodes.count(), episodes.last()), (3, Some(at(5_000))), "the fourth is further from the first");
-        assert_eq!(times(&losses, LossCount::PerEvent).count(), 5);
+        assert_eq!((episodes.count, episodes.last()), (3, Some(at(5_000))), "the fourth is further from the first");
+        assert_eq!(times(&losses, LossCount::PerEvent).count, 5);
     }
 
     #[test]

@@ -1,41 +1,36 @@
-//! The senders of one network that are under way, in order of age, and the clocks of their losses: what the rules of Yu & Newman
-//! ([`crate::estimate`]) are computed from.
+//! The senders of one network that are under way, in order of age, and the clocks of their losses.
 //!
-//! Kept only where a rule in force, or one compared with it, asks for it. A sender is under way from the beginning of a transfer
-//! to its end, or until it was silent for a retransmission timeout. Not kept over a restart.
-
-mod average;
-pub mod losses;
-#[cfg(test)]
-mod tests;
+//! A sender is under way from the beginning of a transfer to its end, or until it was silent for a retransmission timeout. Not kept over a
+//! restart.
 
 use std::num::NonZeroUsize;
 
+use spand_core::mem::{allocated_for, boxed};
+use spand_core::opening::Openings;
+use spand_core::types::{Phase, SenderId, SenderState};
+use spand_proto::estimate::RuleKind;
+use spand_proto::opening::Opening;
 use spand_proto::units::{Micros, Timestamp, Window};
 
-use self::average::Average;
-use self::losses::{LossCount, LossTimes};
-use crate::mem::{allocated_for, boxed};
-use crate::types::{Phase, SenderId, SenderState};
-use crate::window::delivery::Delivery;
+use crate::average::Average;
+use crate::losses::{LossCount, LossTimes};
+use crate::rules;
 
 /// A sender under way.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LiveSender {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveSender {
     /// Which.
-    pub id: SenderId,
-    /// When it was first reported.
-    pub began: Timestamp,
+    pub(crate) id: SenderId,
     /// When it was last reported.
-    pub reported: Timestamp,
+    pub(crate) reported: Timestamp,
     /// As reported last.
-    pub state: SenderState,
+    pub(crate) state: SenderState,
     /// Its window smoothed per acknowledged segment, in bytes.
-    pub smoothed: Window,
+    pub(crate) smoothed: Window,
     /// Of what has arrived, this is in `smoothed`.
     smoothed_to: u64,
     /// Its losses.
-    pub losses: LossTimes,
+    pub(crate) losses: LossTimes,
 }
 
 /// Part of the window that one acknowledged segment adds to its smoothed value (ns-2's `awnd_`).
@@ -47,8 +42,14 @@ impl LiveSender {
     fn new(at: Timestamp, id: SenderId, state: &SenderState) -> Self {
         // Half of the first window, as there.
         let smoothed = Window::from_bytes(state.window.bytes() / 2.0).unwrap_or(state.window);
-        let (began, reported, smoothed_to) = (at, at, state.delivered_bytes);
-        Self { id, began, reported, state: *state, smoothed, smoothed_to, losses: LossTimes::default() }
+        Self {
+            id,
+            reported: at,
+            state: *state,
+            smoothed,
+            smoothed_to: state.delivered_bytes,
+            losses: LossTimes::default(),
+        }
     }
 
     fn report(&mut self, at: Timestamp, state: &SenderState) {
@@ -69,7 +70,7 @@ impl LiveSender {
     }
 
     /// Whether its window shows the share: in slow start it is on its way there.
-    pub fn is_steady(&self) -> bool {
+    pub(crate) fn is_steady(&self) -> bool {
         self.state.phase != Phase::SlowStart
     }
 }
@@ -133,8 +134,8 @@ impl Rest {
 }
 
 /// The senders of one network that are under way.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LiveSenders {
+#[derive(Debug)]
+pub(crate) struct LiveSenders {
     /// In order of age.
     senders: Vec<LiveSender>,
     rest: Rest,
@@ -142,12 +143,18 @@ pub struct LiveSenders {
     average: Average,
     /// The threshold of the sender that left last, and when.
     left: Option<(Timestamp, Window)>,
+    rule: RuleKind,
+    /// Senders with a place of their own.
+    places: NonZeroUsize,
+    counted: LossCount,
 }
 
-impl LiveSenders {
-    /// Takes a report. Says whether the sender has no place of its own, because there are `limit` older ones: it counts in the
-    /// sums only.
-    pub(crate) fn report(&mut self, at: Timestamp, id: SenderId, state: &SenderState, limit: NonZeroUsize) -> bool {
+impl Openings for LiveSenders {
+    fn of_network(&self) -> Box<dyn Openings> {
+        Box::new(Self::new(self.rule, self.places, self.counted))
+    }
+
+    fn report(&mut self, at: Timestamp, id: SenderId, state: &SenderState) -> bool {
         self.sample(at);
         let place = self.senders.iter().position(|sender| sender.id == id);
         if let Some(sender) = place.and_then(|place| self.senders.get_mut(place)).filter(|sender| sender.is_live(at)) {
@@ -155,10 +162,10 @@ impl LiveSenders {
             return false;
         }
         // It comes, or comes back: the youngest, where those that fell silent leave room.
-        if self.senders.len() >= limit.get() || place.is_some() {
+        if self.senders.len() >= self.places.get() || place.is_some() {
             self.drop_silent(at);
         }
-        let shared = self.senders.len() >= limit.get();
+        let shared = self.senders.len() >= self.places.get();
         if shared {
             self.rest.add(at, state);
         } else {
@@ -167,26 +174,46 @@ impl LiveSenders {
         shared
     }
 
-    /// A sender's transfer ended.
-    pub(crate) fn end(&mut self, at: Timestamp, id: SenderId) {
+    fn lose(&mut self, at: Timestamp, id: SenderId, rtt: Micros) {
+        self.losses.add(at, rtt, self.counted);
+        if let Some(sender) = self.senders.iter_mut().find(|sender| sender.id == id) {
+            sender.losses.add(at, rtt, self.counted);
+        }
+    }
+
+    fn end(&mut self, at: Timestamp, id: SenderId) {
         self.sample(at);
         if let Some(place) = self.senders.iter().position(|sender| sender.id == id) {
-            let sender = self.senders.remove(place);
-            self.note_left(&sender);
+            self.left = latest(self.left, &self.senders.remove(place));
         }
     }
 
-    /// A sender whose round trip is `rtt` lost something.
-    pub(crate) fn lose(&mut self, at: Timestamp, id: SenderId, rtt: Micros, counted: LossCount) {
-        self.losses.add(at, rtt, counted);
-        if let Some(sender) = self.senders.iter_mut().find(|sender| sender.id == id) {
-            sender.losses.add(at, rtt, counted);
-        }
+    fn opening(&self, now: Timestamp) -> Option<Opening> {
+        rules::opening(self.rule, self, now)
     }
 
-    /// Heap memory, its own included.
-    pub(crate) fn held_bytes(&self) -> usize {
+    fn compared(&self, rule: RuleKind, now: Timestamp) -> Option<Opening> {
+        rules::opening(rule, self, now)
+    }
+
+    fn held_bytes(&self) -> usize {
         boxed::<Self>() + allocated_for::<LiveSender>(self.senders.capacity())
+    }
+}
+
+impl LiveSenders {
+    /// None yet, with these places for the oldest; others are only counted.
+    pub(crate) fn new(rule: RuleKind, places: NonZeroUsize, counted: LossCount) -> Self {
+        Self {
+            senders: Vec::new(),
+            rest: Rest::default(),
+            losses: LossTimes::default(),
+            average: Average::default(),
+            left: None,
+            rule,
+            places,
+            counted,
+        }
     }
 
     /// Samples the seconds that began since the last change, as they were before this one.
@@ -212,54 +239,16 @@ impl LiveSenders {
         self.left = left;
     }
 
-    fn note_left(&mut self, sender: &LiveSender) {
-        self.left = latest(self.left, sender);
-    }
-}
-
-/// The threshold reported later: that of `sender`, where it has one, or the one noted.
-fn latest(noted: Option<(Timestamp, Window)>, sender: &LiveSender) -> Option<(Timestamp, Window)> {
-    let own = sender.state.ssthresh.map(|ssthresh| (sender.reported, ssthresh));
-    match (noted, own) {
-        (Some(noted), Some(own)) if noted.0 > own.0 => Some(noted),
-        (noted, own) => own.or(noted),
-    }
-}
-
-/// What a rule sees of the senders under way at one moment.
-#[derive(Clone, Copy, Debug)]
-pub struct LiveView<'a> {
-    senders: Option<&'a LiveSenders>,
-    delivery: Option<&'a Delivery>,
-    now: Timestamp,
-}
-
-impl<'a> LiveView<'a> {
-    /// Of a network at `now`; nothing where nothing is kept of its senders.
-    pub fn new(senders: Option<&'a LiveSenders>, now: Timestamp) -> Self {
-        Self { senders, delivery: None, now }
-    }
-
-    /// The same with what they delivered together.
-    pub(crate) fn with_delivery(self, delivery: &'a Delivery) -> Self {
-        Self { delivery: Some(delivery), ..self }
-    }
-
-    /// What the empty path holds at this least round trip, as far as its senders filled it.
-    pub fn bdp(self, rtt_min: Option<Micros>) -> Option<Window> {
-        self.delivery?.bdp(self.now, rtt_min?)
-    }
-
     /// Those with a place of their own, the oldest first.
-    pub fn senders(self) -> impl Iterator<Item = &'a LiveSender> {
-        self.senders.into_iter().flat_map(|live| &live.senders).filter(move |sender| sender.is_live(self.now))
+    pub(crate) fn senders(&self, now: Timestamp) -> impl Iterator<Item = &LiveSender> {
+        self.senders.iter().filter(move |sender| sender.is_live(now))
     }
 
     /// The windows of those in slow start, in bytes, and the number of those in congestion avoidance, over all senders under way.
-    pub fn crowd(self) -> (f64, u32) {
-        let rest = self.senders.map_or_else(Sums::default, |live| live.rest.sums(self.now));
+    pub(crate) fn crowd(&self, now: Timestamp) -> (f64, u32) {
+        let rest = self.rest.sums(now);
         let (mut slow_starting, mut steady) = (rest.slow_starting_bytes, rounded(rest.in_avoidance));
-        for sender in self.senders() {
+        for sender in self.senders(now) {
             if sender.is_steady() {
                 steady = steady.saturating_add(1);
             } else {
@@ -270,22 +259,30 @@ impl<'a> LiveView<'a> {
     }
 
     /// The losses of all.
-    pub fn losses(self) -> LossTimes {
-        self.senders.map_or_else(LossTimes::default, |live| live.losses)
+    pub(crate) fn losses(&self) -> LossTimes {
+        self.losses
     }
 
     /// The threshold of the sender that left last, where that was within `age`.
-    pub fn left_with(self, age: Micros) -> Option<Window> {
-        let live = self.senders?;
+    pub(crate) fn left_with(&self, age: Micros, now: Timestamp) -> Option<Window> {
         // Those that fell silent are dropped when their place is wanted.
-        let silent = live.senders.iter().filter(|sender| !sender.is_live(self.now));
-        let (at, ssthresh) = silent.fold(live.left, latest)?;
-        (self.now.since(at) <= age).then_some(ssthresh)
+        let silent = self.senders.iter().filter(|sender| !sender.is_live(now));
+        let (at, ssthresh) = silent.fold(self.left, latest)?;
+        (now.since(at) <= age).then_some(ssthresh)
     }
 
     /// The mean window of a sender over the last five whole minutes.
-    pub fn mean_window(self) -> Option<Window> {
-        self.senders?.average.mean(self.now)
+    pub(crate) fn mean_window(&self, now: Timestamp) -> Option<Window> {
+        self.average.mean(now)
+    }
+}
+
+/// The threshold reported later: that of `sender`, where it has one, or the one noted.
+fn latest(noted: Option<(Timestamp, Window)>, sender: &LiveSender) -> Option<(Timestamp, Window)> {
+    let own = sender.state.ssthresh.map(|ssthresh| (sender.reported, ssthresh));
+    match (noted, own) {
+        (Some(noted), Some(own)) if noted.0 > own.0 => Some(noted),
+        (noted, own) => own.or(noted),
     }
 }
 
