@@ -132,6 +132,8 @@ pub(crate) struct Connection {
     shifts: [Option<u8>; 2],
     stage: Stage,
     doubts: Doubts,
+    /// Both sides were seen, and agree on their sequence numbers: other numbers are rejected from here on.
+    agreed: bool,
     times: RecordTimes,
     /// When what passed was last handed over, in units of [`unit()`].
     handed_over: u16,
@@ -188,6 +190,7 @@ impl Connection {
             shifts,
             stage: Stage::Opening,
             doubts: Doubts::NONE,
+            agreed: false,
             times: RecordTimes::default(),
             handed_over: sampling.began,
             sent: 0,
@@ -539,7 +542,7 @@ impl Connection {
     fn advance_stage(&mut self, segment: &Segment, context: &mut FlowContext<'_>) -> bool {
         let count = |is: fn(&ConnectionEnd) -> bool| self.parties.iter().flatten().filter(|party| is(party)).count();
         let reset = segment.flags.has(Flags::RST);
-        self.doubts.agreed |= !segment.flags.has(Flags::SYN) && count(ConnectionEnd::is_agreed) == 2;
+        self.agreed |= !segment.flags.has(Flags::SYN) && count(ConnectionEnd::is_agreed) == 2;
         self.stage = match self.stage {
             _ if reset || count(ConnectionEnd::has_finished) == 2 => Stage::Closed,
             // Both were heard, and agree: what one side alone says, anybody may have made up. And something that one sent has
