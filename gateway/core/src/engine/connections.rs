@@ -40,14 +40,7 @@ impl Engine {
         }
         self.counters.segments += u64::from(claim == Claim::Home);
         let (tuple, side) = Tuple::of(segment.source, segment.destination);
-        let mut found = if self.thinning.is_on() {
-            match self.find_sampled(&tuple, segment) {
-                Ok(found) => found,
-                Err(reason) => return self.counters.ignore(reason),
-            }
-        } else {
-            self.flows.find(&tuple)
-        };
+        let mut found = self.flows.find(&tuple);
         if let Some(key) = found
             && (segment.flags.has(Flags::SYN) || self.flows.get(key).is_some_and(Connection::has_ignored_syn))
         {
@@ -142,6 +135,10 @@ impl Engine {
 
     /// Makes room and adds the connection that `segment` belongs to.
     fn open(&mut self, tuple: Tuple, side: Side, segment: &Segment, claim: Claim) -> Option<Key> {
+        if self.sheds(segment) {
+            self.counters.ignore(Ignored::Shed);
+            return None;
+        }
         let from = self.role(segment.source.address, segment.destination.address);
         let to = self.role(segment.destination.address, segment.source.address);
         if self.is_own(segment) {
@@ -154,6 +151,7 @@ impl Engine {
             self.counters.ignore(Ignored::NotInternal);
             return None;
         }
+        let rate = self.sample(&tuple, [from, to], segment)?;
         if self.flows.is_full() {
             let oldest = self.flows.least_wanted()?;
             self.evict(oldest);
@@ -172,9 +170,8 @@ impl Engine {
             Side::Low => [from, to],
             Side::High => [to, from],
         };
-        let sampling = self.sampling(segment);
         let reports = if home { self.config.flow_reports } else { FlowReports::None };
-        self.flows.insert(tuple, Connection::new(id, roles, home, reports, sampling), self.now)
+        self.flows.insert(tuple, Connection::new(id, roles, home, reports, (rate, self.now)), self.now)
     }
 
     /// Whether one end is a listener of the gateway: its subscriptions would make its agents' hosts networks.
