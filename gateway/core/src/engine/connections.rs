@@ -8,7 +8,6 @@ use crate::config::FlowReports;
 use crate::counters::Ignored;
 use crate::event::{Established, Event, StartImminent};
 use crate::flow::connection::{Connection, Imminent, Place, Repeated, Role, Stage};
-use crate::flow::openings::Opening;
 use crate::flow::passed::LATE;
 use crate::flow::report::DirectionReport;
 use crate::flow::sink::FlowContext;
@@ -22,14 +21,10 @@ use crate::wire::segment::{Flags, Segment};
 enum Opens {
     /// It is that connection's.
     Nothing,
-    /// It would, and the connection continues until it is answered.
-    Waits,
-    /// It answers a SYN that the connection never had.
-    Unasked,
+    /// It is a SYN, or an answer to one, and the connection goes on.
+    Ignored,
     /// It does.
     Another,
-    /// It answers the SYN that waited for it, with which the next one begins.
-    Answered,
 }
 
 impl Engine {
@@ -45,83 +40,41 @@ impl Engine {
         }
         self.counters.segments += u64::from(claim == Claim::Home);
         let (tuple, side) = Tuple::of(segment.source, segment.destination);
-        let mut found = if self.thinning.is_on() {
-            match self.find_sampled(&tuple, segment) {
-                Ok(found) => found,
-                Err(reason) => return self.counters.ignore(reason),
-            }
-        } else {
-            self.flows.find(&tuple)
-        };
-        let place = Place { input, frame: self.counters.frames, timed: !self.untimed };
+        let mut found = self.flows.find(&tuple);
         if let Some(key) = found
-            && (segment.flags.has(Flags::SYN) || (!self.openings.is_empty() && self.awaits_answer(key)))
+            && (segment.flags.has(Flags::SYN) || self.flows.get(key).is_some_and(Connection::has_ignored_syn))
         {
-            match self.opens(key, &tuple, side, segment) {
+            match self.opens(key, side, segment) {
                 Opens::Nothing => {}
-                Opens::Waits => {
-                    self.counters.ignore(Ignored::SynNotAnswered);
-                    self.openings.put(Opening { tuple, side, segment: segment.clone(), place });
-                    if let Some(connection) = self.flows.get_mut(key) {
-                        connection.await_answer(true);
-                    }
-                    return;
-                }
-                Opens::Unasked => return self.counters.ignore(Ignored::SynNotAnswered),
+                Opens::Ignored => return self.counters.ignore(Ignored::SynNotAnswered),
                 Opens::Another => {
                     self.end(key);
                     found = None;
                 }
-                Opens::Answered => {
-                    self.end(key);
-                    found = self.open_waiting(tuple, claim);
-                }
             }
         }
         let Some(key) = found.or_else(|| self.open(tuple, side, segment, claim)) else { return };
-        self.take(key, side, segment, place);
-    }
-
-    fn awaits_answer(&self, key: Key) -> bool {
-        self.flows.get(key).is_some_and(Connection::awaits_answer)
+        self.take(key, side, segment, Place { input, frame: self.counters.frames, timed: !self.untimed });
     }
 
     /// Whether a segment of a known connection opens the next one.
     #[cold]
-    fn opens(&mut self, key: Key, tuple: &Tuple, side: Side, segment: &Segment) -> Opens {
+    fn opens(&mut self, key: Key, side: Side, segment: &Segment) -> Opens {
         let Some(connection) = self.flows.get_mut(key) else { return Opens::Nothing };
-        if connection.awaits_answer() {
-            let stray = connection.is_stray(side, segment);
-            let opening = self.openings.find(tuple);
-            if opening.is_some_and(|opening| opening.is_answered_by(side, segment, stray)) {
-                return Opens::Answered;
-            }
-            // The connection continues, or other SYNs have taken the room.
-            if opening.is_none() || (!stray && !segment.flags.has(Flags::SYN | Flags::RST)) {
-                connection.await_answer(false);
-                self.openings.take(tuple);
-            }
-        }
-        if !segment.flags.has(Flags::SYN) {
+        if connection.is_replaced_by(side, segment) {
+            Opens::Another
+        } else if !segment.flags.has(Flags::SYN) {
             Opens::Nothing
         } else if connection.has_no_use_for(side, segment) {
-            Opens::Unasked
+            Opens::Ignored
         } else if !connection.is_reused_by(side, segment) {
             Opens::Nothing
         } else if connection.is_live() {
-            Opens::Waits
+            connection.ignore_syn(side, segment);
+            Opens::Ignored
         } else {
             Opens::Another
         }
-    }
-
-    /// Adds the connection whose SYN waited for its answer.
-    #[cold]
-    fn open_waiting(&mut self, tuple: Tuple, claim: Claim) -> Option<Key> {
-        let Opening { side, segment, place, .. } = self.openings.take(&tuple)?;
-        let key = self.open(tuple, side, &segment, claim)?;
-        self.take(key, side, &segment, place);
-        Some(key)
     }
 
     fn take(&mut self, key: Key, side: Side, segment: &Segment, place: Place) {
@@ -182,6 +135,10 @@ impl Engine {
 
     /// Makes room and adds the connection that `segment` belongs to.
     fn open(&mut self, tuple: Tuple, side: Side, segment: &Segment, claim: Claim) -> Option<Key> {
+        if self.sheds(segment) {
+            self.counters.ignore(Ignored::Shed);
+            return None;
+        }
         let from = self.role(segment.source.address, segment.destination.address);
         let to = self.role(segment.destination.address, segment.source.address);
         if self.is_own(segment) {
@@ -194,6 +151,7 @@ impl Engine {
             self.counters.ignore(Ignored::NotInternal);
             return None;
         }
+        let rate = self.sample(&tuple, [from, to], segment)?;
         if self.flows.is_full() {
             let oldest = self.flows.least_wanted()?;
             self.evict(oldest);
@@ -212,9 +170,8 @@ impl Engine {
             Side::Low => [from, to],
             Side::High => [to, from],
         };
-        let sampling = self.sampling(segment);
         let reports = if home { self.config.flow_reports } else { FlowReports::None };
-        self.flows.insert(tuple, Connection::new(id, roles, home, reports, sampling), self.now)
+        self.flows.insert(tuple, Connection::new(id, roles, home, reports, (rate, self.now)), self.now)
     }
 
     /// Whether one end is a listener of the gateway: its subscriptions would make its agents' hosts networks.

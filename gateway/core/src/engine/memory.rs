@@ -21,7 +21,7 @@ pub struct MemoryNeed {
     pub networks: usize,
     /// Services.
     pub services: usize,
-    /// Starts by network, from the first [`super::Engine::keep`] on.
+    /// Starts by network, under overload.
     pub starts: usize,
     /// Events that wait.
     pub events: usize,

@@ -22,7 +22,6 @@ use crate::counters::{Counters, Ignored};
 use crate::event::Event;
 use crate::flow::connection::Connection;
 use crate::flow::hosts::Hosts;
-use crate::flow::openings::Openings;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::report::DirectionReport;
@@ -44,7 +43,6 @@ pub struct Engine {
     prefixes: Prefixes,
     part: Part,
     flows: FlowTable,
-    openings: Openings,
     networks: NetworkTable,
     ledger: PushLedger,
     hosts: Hosts,
@@ -88,7 +86,6 @@ impl Engine {
             prefixes: Prefixes::new(&config.internal, &config.prefixes),
             part: Part::of(&config),
             flows: FlowTable::new(&config.limits, config.hash_seed),
-            openings: Openings::default(),
             networks: NetworkTable::new(config.window, config.limits.networks, config.rule, config.hash_seed)
                 .within(config.limits.network_memory_bytes)
                 .comparing(&config.compare)

@@ -5,7 +5,6 @@ pub mod shadow;
 
 pub(crate) mod connection;
 pub(crate) mod hosts;
-pub(crate) mod openings;
 pub(crate) mod passed;
 pub(crate) mod pending;
 pub(crate) mod prefixes;

@@ -28,14 +28,6 @@ impl NetworkTable {
         }
     }
 
-    /// A connection with a transfer under way gets another weight.
-    pub(crate) fn reweigh_transfer(&mut self, network: Network, at: Timestamp, [before, now]: [SampleRate; 2]) {
-        if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {
-            entry.parallel.end(at, self.config.bucket, before);
-            entry.parallel.begin(at, self.config.bucket, now);
-        }
-    }
-
     /// Notes which part of the network's starts is followed at `at`.
     pub(crate) fn note_rate(&mut self, network: Network, rate: SampleRate, at: Timestamp) {
         let window = self.config.span();

@@ -19,27 +19,42 @@ pub(super) struct Doubts {
     reset_by: Side,
     /// Segments in a row of each side that lay outside every window.
     strays: [u8; 2],
-    /// A SYN on it waits for its answer.
-    awaits_answer: bool,
-    /// Both sides were seen, and agree on their sequence numbers: other numbers are rejected from here on.
-    pub(super) agreed: bool,
+    /// Who sent the last ignored SYN, while nothing showed that the connection goes on.
+    syn_by: Option<Side>,
+    /// The number that acknowledges it.
+    syn_end: u32,
 }
 
 impl Doubts {
     /// None yet.
     pub(super) const NONE: Self =
-        Self { reset_at: MaybeTime::NONE, reset_by: Side::Low, strays: [0; 2], awaits_answer: false, agreed: false };
+        Self { reset_at: MaybeTime::NONE, reset_by: Side::Low, strays: [0; 2], syn_by: None, syn_end: 0 };
 }
 
+/// How far beyond an ignored SYN the first acknowledgement of it may lie, in bytes: a mirror port may have lost the SYN-ACK.
+const FIRST_DATA: u32 = 1 << 16;
+
 impl Connection {
-    /// Whether a SYN on it may be waiting for its answer.
-    pub(crate) fn awaits_answer(&self) -> bool {
-        self.doubts.awaits_answer
+    /// Whether a SYN on it was ignored, and may yet be acknowledged.
+    pub(crate) fn has_ignored_syn(&self) -> bool {
+        self.doubts.syn_by.is_some()
     }
 
-    /// Notes whether a SYN on it waits for its answer.
-    pub(crate) fn await_answer(&mut self, awaits: bool) {
-        self.doubts.awaits_answer = awaits;
+    /// Notes a SYN, sent by `side`, that is ignored: a host that has the connection answers with an acknowledgement of what it expects
+    /// (RFC 5961 section 4), and the connection goes on.
+    pub(crate) fn ignore_syn(&mut self, side: Side, segment: &Segment) {
+        (self.doubts.syn_by, self.doubts.syn_end) = (Some(side), segment.seq.wrapping_add(1));
+    }
+
+    /// Whether `segment`, sent by `side`, acknowledges the ignored SYN: the addresses and ports are used again, and this connection is over.
+    pub(crate) fn is_replaced_by(&mut self, side: Side, segment: &Segment) -> bool {
+        if !segment.flags.has(Flags::SYN | Flags::RST) && !self.is_stray(side, segment) {
+            self.doubts.syn_by = None;
+        }
+        let acknowledges = |ack: u32| ack.wrapping_sub(self.doubts.syn_end) <= FIRST_DATA;
+        self.doubts.syn_by == Some(side.other())
+            && !segment.flags.has(Flags::RST)
+            && segment.ack.is_some_and(acknowledges)
     }
 
     /// Whether it goes on as far as both its sides say: nothing that one packet says ends it.
@@ -54,14 +69,14 @@ impl Connection {
     pub(crate) fn has_no_use_for(&self, side: Side, segment: &Segment) -> bool {
         let isn = self.party(side).and_then(ConnectionEnd::syn).map(|syn| syn.isn);
         let answer = segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ACK);
-        answer && self.doubts.agreed && self.is_live() && isn != Some(segment.seq)
+        answer && self.agreed && self.is_live() && isn != Some(segment.seq)
     }
 
     /// Whether the numbers of `segment`, sent by `side`, lie far from everything that both sides sent and acknowledged.
     #[inline]
     pub(crate) fn is_stray(&self, side: Side, segment: &Segment) -> bool {
         let is_far = |party: Option<&ConnectionEnd>, number| party.is_some_and(|party| !party.is_near(number));
-        self.doubts.agreed
+        self.agreed
             && (is_far(self.party(side), segment.seq)
                 || segment.ack.is_some_and(|ack| is_far(self.party(side.other()), ack)))
     }

@@ -4,7 +4,6 @@ mod judge;
 
 use std::net::IpAddr;
 
-use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
 use self::judge::{Doubts, RecordTimes};
@@ -91,35 +90,6 @@ pub(crate) struct Place {
     pub(crate) timed: bool,
 }
 
-/// How a connection is sampled under overload.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sampling {
-    /// The part of the connections like it that is followed: the smallest since it began.
-    pub(crate) rate: SampleRate,
-    /// As of which selection.
-    pub(crate) epoch: u16,
-    /// When it began, in units of [`unit()`].
-    began: u16,
-}
-
-impl Sampling {
-    /// Of one that begins now.
-    #[inline]
-    pub(crate) fn new(rate: SampleRate, epoch: u16, now: Timestamp) -> Self {
-        Self { rate, epoch, began: unit(now) }
-    }
-
-    /// The same as of another selection.
-    pub(crate) fn renewed(self, rate: SampleRate, epoch: u16) -> Self {
-        Self { rate, epoch, ..self }
-    }
-
-    /// Whether it has lasted for longer than this.
-    pub(crate) fn is_longer_than(self, span: Micros, now: Timestamp) -> bool {
-        unit(now).wrapping_sub(self.began) > unit(Timestamp(span.0.saturating_mul(1_000)))
-    }
-}
-
 /// A connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
@@ -132,6 +102,8 @@ pub(crate) struct Connection {
     shifts: [Option<u8>; 2],
     stage: Stage,
     doubts: Doubts,
+    /// Both sides were seen, and agree on their sequence numbers: other numbers are rejected from here on.
+    agreed: bool,
     times: RecordTimes,
     /// When what passed was last handed over, in units of [`unit()`].
     handed_over: u16,
@@ -142,8 +114,8 @@ pub(crate) struct Connection {
     /// It is counted here, and not by another engine.
     counted: bool,
     reports: FlowReports,
-    /// How it is sampled.
-    pub(crate) sampling: Sampling,
+    /// The part of the connections like it that is followed.
+    rate: SampleRate,
 }
 
 /// What the segment at hand repeated, before it is handed over.
@@ -171,13 +143,13 @@ pub(crate) struct Reaction {
 }
 
 impl Connection {
-    /// A connection whose sides have `roles`, in the order of [`Side`].
+    /// A connection whose sides have `roles`, in the order of [`Side`], of which `rate` are followed.
     pub(crate) fn new(
         id: ConnectionId,
         roles: [Role; 2],
         counted: bool,
         reports: FlowReports,
-        sampling: Sampling,
+        (rate, began): (SampleRate, Timestamp),
     ) -> Self {
         let (parties, shifts) = ([None, None], [None, None]);
         Self {
@@ -188,13 +160,14 @@ impl Connection {
             shifts,
             stage: Stage::Opening,
             doubts: Doubts::NONE,
+            agreed: false,
             times: RecordTimes::default(),
-            handed_over: sampling.began,
+            handed_over: unit(began),
             sent: 0,
             progressed: false,
             counted,
             reports,
-            sampling,
+            rate,
         }
     }
 
@@ -207,11 +180,6 @@ impl Connection {
     /// Whether this engine counts it.
     pub(crate) fn is_counted(&self) -> bool {
         self.counted
-    }
-
-    /// The networks among whose transfers one of it counts now.
-    pub(crate) fn counted_by(&self) -> impl Iterator<Item = Network> {
-        self.parties.iter().flatten().filter_map(|party| party.sender()?.counted_by())
     }
 
     /// How far it has come.
@@ -268,7 +236,7 @@ impl Connection {
             return Reaction::default();
         }
         self.note_time(segment, place, context.now);
-        (context.bad_times, context.rate) = (self.times.fault(), self.sampling.rate);
+        (context.bad_times, context.rate) = (self.times.fault(), self.rate);
         self.ensure_parties(side, segment, place);
         let (from, to) = (self.role(side), self.role(side.other()));
         let syn = segment.flags.has(Flags::SYN);
@@ -416,7 +384,7 @@ impl Connection {
 
     /// Looks whether a transfer has ended by silence; returns when to look next.
     pub(crate) fn look(&mut self, now: Timestamp, context: &mut FlowContext<'_>) -> Option<Timestamp> {
-        (context.bad_times, context.rate) = (self.times.fault(), self.sampling.rate);
+        (context.bad_times, context.rate) = (self.times.fault(), self.rate);
         let mut next = None;
         for sender in self.parties.iter_mut().flatten().filter_map(ConnectionEnd::sender_mut) {
             match sender.silence_ends_at() {
@@ -436,7 +404,7 @@ impl Connection {
         context: &mut FlowContext<'_>,
     ) -> [Option<Box<DirectionReport>>; 2] {
         let passed = self.passed().map(Flow::from);
-        (context.bad_times, context.rate) = (self.times.fault(), self.sampling.rate);
+        (context.bad_times, context.rate) = (self.times.fault(), self.rate);
         if self.doubts.reset_at.get().is_some() && self.stage != Stage::Closed {
             // Nothing contradicted the reset.
             for sender in self.parties.iter_mut().flatten().filter_map(ConnectionEnd::sender_mut) {
@@ -455,7 +423,7 @@ impl Connection {
     /// The accounts of the directions of a connection that has closed, the side first seen first. Its senders go.
     #[cold]
     pub(crate) fn take_reports(&mut self, context: &mut FlowContext<'_>) -> [Option<Box<DirectionReport>>; 2] {
-        (context.bad_times, context.rate) = (self.times.fault(), self.sampling.rate);
+        (context.bad_times, context.rate) = (self.times.fault(), self.rate);
         self.sent = u8::try_from(self.sides_that_sent()).unwrap_or(u8::MAX);
         let parties = std::mem::take(&mut self.parties);
         parties.map(|party| party?.finish(context))
@@ -537,7 +505,7 @@ impl Connection {
     fn advance_stage(&mut self, segment: &Segment, context: &mut FlowContext<'_>) -> bool {
         let count = |is: fn(&ConnectionEnd) -> bool| self.parties.iter().flatten().filter(|party| is(party)).count();
         let reset = segment.flags.has(Flags::RST);
-        self.doubts.agreed |= !segment.flags.has(Flags::SYN) && count(ConnectionEnd::is_agreed) == 2;
+        self.agreed |= !segment.flags.has(Flags::SYN) && count(ConnectionEnd::is_agreed) == 2;
         self.stage = match self.stage {
             _ if reset || count(ConnectionEnd::has_finished) == 2 => Stage::Closed,
             // Both were heard, and agree: what one side alone says, anybody may have made up. And something that one sent has

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Timestamp};
 
 use super::Sender;
@@ -40,12 +39,6 @@ impl Sender {
             return None;
         }
         Some(deadline)
-    }
-
-    /// The network that counts the transfer under way.
-    pub(crate) fn counted_by(&self) -> Option<Network> {
-        let followed = self.followed.as_deref()?;
-        followed.transfer.filter(|transfer| transfer.counted).map(|_| followed.network)
     }
 
     /// Ends the transfer under way, if there is one.

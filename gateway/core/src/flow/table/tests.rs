@@ -4,7 +4,7 @@ use spand_proto::units::{Micros, Timestamp};
 
 use super::*;
 use crate::config::FlowReports;
-use crate::flow::connection::{Connection, Role, Sampling};
+use crate::flow::connection::{Connection, Role};
 use crate::types::{ConnectionId, SampleRate};
 use crate::wire::segment::Endpoint;
 
@@ -17,13 +17,7 @@ fn tuple(port: u16) -> Tuple {
 }
 
 fn connection(id: u64) -> Connection {
-    Connection::new(
-        ConnectionId(id),
-        [Role::default(); 2],
-        true,
-        FlowReports::None,
-        Sampling::new(SampleRate::ALL, 0, Timestamp(0)),
-    )
+    Connection::new(ConnectionId(id), [Role::default(); 2], true, FlowReports::None, (SampleRate::ALL, Timestamp(0)))
 }
 
 fn at(ms: u64) -> Timestamp {

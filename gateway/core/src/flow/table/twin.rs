@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 
 use super::*;
 use crate::config::FlowReports;
-use crate::flow::connection::{Role, Sampling};
+use crate::flow::connection::Role;
 use crate::types::{ConnectionId, SampleRate};
 use crate::wire::segment::Endpoint;
 
@@ -70,7 +70,7 @@ impl Pair {
             [Role::default(); 2],
             true,
             FlowReports::None,
-            Sampling::new(SampleRate::ALL, 0, Timestamp(0)),
+            (SampleRate::ALL, Timestamp(0)),
         );
         let key = self.table.insert(tuple(port), connection, self.now).unwrap();
         let queued = self.next_queued();
