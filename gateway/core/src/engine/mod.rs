@@ -292,7 +292,7 @@ impl Engine {
         self.prefixes.is_bare() || self.prefixes.is_internal(address)
     }
 
-    /// The replica of the window with which `source` sends to `destination`, as of the last frame; `None` where there is
+    /// What the packets of `source` to `destination` show, as of the last frame; `None` where there is
     /// no such connection or its sender is not followed. For measuring how close it is to the sender's own.
     pub fn replica(&self, source: Endpoint, destination: Endpoint) -> Option<&Shadow> {
         let (tuple, side) = Tuple::of(source, destination);

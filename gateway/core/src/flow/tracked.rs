@@ -1,4 +1,4 @@
-//! What is kept of a sender whose window is wanted: the replica, its transfers and who it sends to.
+//! What is kept of a sender whose window is wanted: the evidence of its packets, its transfers and who it sends to.
 
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ const FLUSH_INTERVAL: Micros = Micros::from_secs(1);
 /// A followed sender.
 #[derive(Clone, Debug)]
 pub(crate) struct TrackedSender {
-    /// The replica of its window.
+    /// What its packets show.
     pub(crate) shadow: Shadow,
     /// Its own address.
     pub(crate) host: IpAddr,
@@ -191,7 +191,7 @@ impl TrackedSender {
         self.pending_stats.add(measured, reported.unwrap_or(measured));
     }
 
-    /// Puts name and address to what the replica says.
+    /// Puts name and address to a sample.
     pub(crate) fn sample(
         &self,
         connection: ConnectionId,

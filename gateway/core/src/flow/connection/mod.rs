@@ -187,7 +187,7 @@ impl Connection {
         self.stage
     }
 
-    /// The replica of the window of the sender on `side`, where it is followed.
+    /// What the packets of the sender on `side` show, where it is followed.
     pub(crate) fn replica(&self, side: Side) -> Option<&Shadow> {
         self.party(side)?.sender()?.replica()
     }

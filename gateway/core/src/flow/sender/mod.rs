@@ -180,7 +180,7 @@ impl Sender {
         self.report.as_mut()?.details.as_deref_mut()
     }
 
-    /// The replica of its window, if there is one.
+    /// What its packets show, if its window is estimated.
     pub(crate) fn replica(&self) -> Option<&Shadow> {
         self.followed.as_deref().map(|followed| &followed.shadow)
     }
@@ -199,7 +199,7 @@ impl Sender {
         }
     }
 
-    /// Changes whenever [`Self::held`] does, except for what the replica of its window allocates; never 0.
+    /// Changes whenever [`Self::held`] does, except for what the evidence of its packets allocates; never 0.
     #[inline]
     pub(crate) fn size_mark(&self) -> u32 {
         let (segments, repairs) = self.board.room();
@@ -304,7 +304,7 @@ impl Sender {
         believable_reach(self.peer_window)
     }
 
-    /// Reports the segment size to the replica, if known.
+    /// Reports the segment size to the evidence, if known.
     fn report_segment_size(&mut self, at: Timestamp) {
         if let (Some(mss), Some(followed)) = (self.size.bytes(), self.followed.as_deref_mut()) {
             followed.shadow.on_open(at, mss, self.handshake_rtt.get());

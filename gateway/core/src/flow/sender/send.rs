@@ -181,7 +181,7 @@ impl Sender {
         self.syn.get_or_insert_with(|| Syn::of(segment));
     }
 
-    /// Puts a segment with sequence space on the scoreboard, and passes it to recovery and the replica.
+    /// Puts a segment with sequence space on the scoreboard, and passes it to recovery and the evidence.
     fn place(&mut self, segment: &Segment, extent: &Extent, inserted: &Inserted, context: &mut FlowContext<'_>) {
         let at = segment.at;
         let timestamps = segment.options.timestamps;

@@ -3,7 +3,7 @@
 //! After each segment of new data the reason is kept why no other followed: the window was full, the peer's window was full, or
 //! the application had no data. It applies until an acknowledgement makes room or more is sent. If no write of the application
 //! ended with the segment (no PSH: RFC 9293 section 3.9.1, `tcp_push`), more data was queued: then the application is not the
-//! limit, whatever the replica's window is.
+//! limit.
 
 use spand_proto::units::{Micros, Timestamp};
 

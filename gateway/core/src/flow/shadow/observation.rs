@@ -1,4 +1,4 @@
-//! Defines what the replica of a sender takes: packets sent, acknowledgements and losses, by their positions in the sequence space.
+//! Defines what the evidence of a sender takes: packets sent, acknowledgements and losses, by their positions in the sequence space.
 
 use spand_proto::units::{Micros, Timestamp, Window};
 

@@ -188,7 +188,7 @@ impl FlowTable {
             let before = std::mem::replace(&mut entry.idleness, idleness);
             self.requeue(key, before, idleness);
         }
-        // What the replica of a window keeps elsewhere changes seldom, and little: that is taken down once a second.
+        // What the evidence of packets keeps elsewhere changes seldom, and little: that is taken down once a second.
         if resized || due {
             self.account(key, at);
         }
