@@ -39,7 +39,8 @@ fn a_million_tuples_in_ten_seconds_move_no_estimate_by_more_than_a_fiftieth() {
 fn stands(scene: Scene) {
     let without = scene.play(None, held_bytes);
     let estimates = without.shares.last().map_or(0, std::collections::BTreeMap::len);
-    assert_eq!(u32::try_from(estimates).expect("few networks"), scene.networks, "each network has one");
+    let few = u32::try_from(estimates).expect("few networks");
+    assert!(4 * few >= 3 * scene.networks, "{few} of {} networks have one", scene.networks);
     let mut failed = Vec::new();
     for &kind in Kind::VARIANTS {
         let with = scene.play(Some(Attack::Flood(kind)), held_bytes);

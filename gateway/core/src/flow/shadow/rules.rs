@@ -143,7 +143,11 @@ impl Shadow {
 
     /// Reno and CUBIC reduce at a loss or ECN echo, BBR does not. `pipe_segments`: the largest pipe since.
     pub(super) fn weigh_back_off(&mut self, at: Timestamp, pipe_segments: u32) {
-        let (before, after) = (f64::from(std::mem::take(&mut self.pipe_at_loss)), f64::from(pipe_segments));
+        let at_loss = std::mem::take(&mut self.pipe_at_loss);
+        if at_loss > 0 {
+            self.pipe_after_loss = pipe_segments;
+        }
+        let (before, after) = (f64::from(at_loss), f64::from(pipe_segments));
         if before < BACK_OFF_LEAST || !self.clock.is_near(self.rtt.smoothed()) {
             return;
         }
