@@ -53,7 +53,7 @@ fn records_out_of_order_give_what_the_sorted_file_gives() {
     let estimate = report.end.networks.iter().find_map(|view| view.estimate.as_ref()).expect("one has an estimate");
     assert_eq!(estimate.share_segments(estimate.mss).0, 22);
     let sender = &Summary::new(&report).largest_senders[0];
-    assert_eq!((sender.congestion_control, sender.connections), ("cubic", 4));
+    assert_eq!((sender.congestion_control, sender.connections), ("loss-based", 4));
 }
 
 #[test]
