@@ -78,9 +78,9 @@ pub fn read_member(message: &[u8]) -> Result<Member, FormatError> {
 /// The beginning of a text, without control characters.
 fn printable(text: &str, most: usize) -> String {
     let mut bytes = 0;
-    let mut fits = |c: &char| {
+    let fits = |c: &char| {
         bytes += c.len_utf8();
         bytes <= most
     };
-    text.chars().filter(|c| !c.is_control()).take_while(|c| fits(c)).collect()
+    text.chars().filter(|c| !c.is_control()).take_while(fits).collect()
 }
