@@ -1,4 +1,4 @@
-//! What a rule for an opening keeps of a network's senders under way. The rules are not the engine's own: it only reports to them.
+//! The hook by which the engine reports the senders under way to rules for an opening. It has no such rule itself.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use crate::types::{SenderId, SenderState};
 
 /// The senders under way to one network.
 pub trait Openings: Debug + Send + Sync {
-    /// The same of another network, of which nothing is known yet.
+    /// Returns an empty state for another network.
     fn of_network(&self) -> Box<dyn Openings>;
 
     /// Takes the state of a sender in the middle of a transfer, about once a round trip. Returns whether there is no place for a sender of
@@ -23,10 +23,10 @@ pub trait Openings: Debug + Send + Sync {
     /// A sender's transfer ended.
     fn end(&mut self, at: Timestamp, sender: SenderId);
 
-    /// What one more connection may open with, by the rule in force.
+    /// Returns the opening of one more connection by the rule in force.
     fn opening(&self, now: Timestamp) -> Option<Opening>;
 
-    /// The same by a rule that is compared with it.
+    /// Returns its opening by a rule that is compared with the one in force.
     fn compared(&self, rule: RuleKind, now: Timestamp) -> Option<Opening>;
 
     /// Heap memory, its own included.

@@ -24,7 +24,7 @@ use self::senders::LiveSenders;
 /// Senders of one network with a place of their own, 160 bytes each, unless configured. Others are only counted.
 pub const PLACES: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
-/// What an engine keeps of senders under way for the rule in force and for those compared with it: nothing where none of them looks at it.
+/// Returns the state of senders under way for the rule in force and for those compared with it; `None` where none of them is a rule for an opening.
 pub fn openings(
     rule: RuleKind,
     compared: &[RuleKind],

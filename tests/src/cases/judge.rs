@@ -63,9 +63,7 @@ pub fn facts(rows: &[Row], result: &CellResult) -> BTreeMap<String, u64> {
         add(kind, found.truth);
     }
     for (held, by) in &result.limits {
-        if !held.starts_with('(') {
-            add(held, by.values().sum());
-        }
+        add(held, by.values().sum());
     }
     add("transfers", result.health.transfers);
     for flow in flows(rows, 0).into_keys() {

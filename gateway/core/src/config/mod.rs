@@ -34,7 +34,7 @@ pub struct EngineConfig {
     pub rule: RuleKind,
     /// Rules whose answers are shown beside it, in this order; they decide nothing. Default none.
     pub compare: Vec<RuleKind>,
-    /// What one of those rules keeps that gives openings. Default none: nothing is kept of senders under way.
+    /// The state that the opening rules keep of senders under way. `None`, the default, keeps nothing.
     pub openings: Option<Arc<dyn Openings>>,
     /// Limits of every table.
     pub limits: Limits,

@@ -22,7 +22,7 @@ use crate::wire::segment::{Flags, Segment};
 /// would leave a load that is spread over very many networks as it is.
 const FIRST: u16 = 32;
 
-/// Networks whose starts are counted apart. Of two in one place each seems to have the starts of both.
+/// Counters of starts by network. Two networks with one counter share the first starts.
 const PLACES: usize = 1 << 16;
 
 /// What is followed.
@@ -30,7 +30,7 @@ const PLACES: usize = 1 << 16;
 pub(super) struct Thinning {
     /// The part of the starts to follow.
     share: SampleRate,
-    /// Starts in the bucket under way, by the hash of the network: as many as matter. Empty before the first overload.
+    /// Starts in the bucket under way by the hash of the network, up to 255. Empty before the first overload.
     starts: Vec<u8>,
     bucket: u64,
     /// SYNs of connections that are not followed.
@@ -60,7 +60,7 @@ impl Thinning {
         }
     }
 
-    /// Counts a start of the network with this hash; whether it is one of the first.
+    /// Counts a start of the network with this hash. Returns whether it is one of the first.
     fn is_among_first(&mut self, network: u64) -> bool {
         self.starts.resize(PLACES, 0);
         let place = usize::try_from(network % PLACES as u64).unwrap_or(0);
@@ -81,14 +81,14 @@ impl Engine {
         self.thinning.share
     }
 
-    /// Whether a segment of no followed connection is passed over whatever its ends are: under overload, a connection is followed from its
-    /// SYN on or not at all.
+    /// Returns whether a segment of no followed connection is passed over at once. Under overload a connection is followed from its SYN
+    /// on, or not at all.
     #[inline]
     pub(super) fn sheds(&self, segment: &Segment) -> bool {
         self.thinning.is_on() && !segment.flags.has(Flags::SYN)
     }
 
-    /// The part of the connections like the one that this segment opens that is followed; `None` where this one is not.
+    /// Returns the part of connections that is followed where this segment opens one; `None` if this one is not followed.
     #[inline]
     pub(super) fn sample(&mut self, tuple: &Tuple, roles: [Role; 2], segment: &Segment) -> Option<SampleRate> {
         if self.thinning.is_on() { self.sample_start(tuple, roles, segment) } else { Some(SampleRate::ALL) }

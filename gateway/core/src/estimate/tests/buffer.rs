@@ -3,7 +3,7 @@
 use super::*;
 use crate::types::SampleReason::Carried;
 
-/// A loss of a connection to `host` that shows this many segments in the queue of a path with a round trip of 20 ms.
+/// Adds a loss of a connection to `host`. It shows `queued` segments in the queue of a path with a round trip of 20 ms.
 fn shown(path: &mut Path, connection: u64, host: u8, queued: f64) {
     let (least, rtt) = (20_000.0, 40_000.0);
     let sample = path.sample(Loss, queued / (1.0 - least / rtt), host);

@@ -40,13 +40,14 @@ impl Connection {
         self.doubts.syn_by.is_some()
     }
 
-    /// Notes a SYN, sent by `side`, that is ignored: a host that has the connection answers with an acknowledgement of what it expects
+    /// Notes a SYN that `side` sent and that is ignored. A host that has the connection answers with an acknowledgement of what it expects
     /// (RFC 5961 section 4), and the connection goes on.
     pub(crate) fn ignore_syn(&mut self, side: Side, segment: &Segment) {
         (self.doubts.syn_by, self.doubts.syn_end) = (Some(side), segment.seq.wrapping_add(1));
     }
 
-    /// Whether `segment`, sent by `side`, acknowledges the ignored SYN: the addresses and ports are used again, and this connection is over.
+    /// Returns whether `segment`, which `side` sent, acknowledges the ignored SYN. The addresses and ports are then used again, and this
+    /// connection is over. A segment that fits this connection shows that it goes on: the SYN is forgotten.
     pub(crate) fn is_replaced_by(&mut self, side: Side, segment: &Segment) -> bool {
         if !segment.flags.has(Flags::SYN | Flags::RST) && !self.is_stray(side, segment) {
             self.doubts.syn_by = None;

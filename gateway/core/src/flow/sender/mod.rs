@@ -199,7 +199,7 @@ impl Sender {
         }
     }
 
-    /// Changes whenever [`Self::held`] does, except for what the evidence of its packets allocates; never 0.
+    /// Returns a number, never 0, that changes with [`Self::held`]. What the evidence of its packets allocates does not change it.
     #[inline]
     pub(crate) fn size_mark(&self) -> u32 {
         let (segments, repairs) = self.board.room();

@@ -10,7 +10,7 @@ pub enum Flavour {
     Unknown,
     /// It reduces its window at a loss: Reno (RFC 5681), CUBIC (RFC 9438) and the like.
     LossBased,
-    /// BBR of any version, or another that paces by what the path delivers.
+    /// It paces by the delivery rate: BBR of any version.
     Bbr,
 }
 
@@ -35,7 +35,7 @@ const CLEAR: f32 = 0.15;
 const NOT_AS_HOST: f32 = OBSERVATION_MOST;
 /// Leaning away from BBR from which a connection that was seen to pace is clearly not BBR.
 const NOT_AS_PACED: f32 = 0.5;
-/// A connection's vote for its host, in parts of what is clear: towards BBR; below 0, away from it.
+/// A connection's vote on its host: positive for BBR, negative against it. [`Self::WHOLE`] is a clear verdict.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Vote(pub(crate) i8);
 
@@ -56,13 +56,13 @@ pub enum Prior {
     LossBased,
 }
 
-/// The evidence for BBR, by pacing and reductions; below 0, against it.
+/// The evidence for BBR by pacing and reductions. It is negative against BBR.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Leaning {
     bbr: f32,
     /// The verdict on the host: applies while this flow's own packets are not clear.
     prior: Prior,
-    /// The verdict: read several times per packet, and rarely changed.
+    /// The verdict. It is kept, since packets read it often and rarely change it.
     verdict: Flavour,
 }
 

@@ -1,11 +1,13 @@
-//! How the pipe of a sender grows. In slow start every segment delivered adds one to it (half of one with delayed acknowledgements and
-//! no byte counting, RFC 5681 section 4.2); in congestion avoidance a window of them adds about one.
+//! Tracks how a sender's pipe grows: the growth shows whether the sender is in slow start. No window is computed.
+//!
+//! In slow start every segment delivered adds one to the pipe, or half of one with delayed acknowledgements and no byte counting
+//! (RFC 5681 section 4.2). In congestion avoidance a window of segments adds about one.
 
 use super::rounds::Signs;
 
 /// Growth per segment delivered from which on the pipe doubles.
 const DOUBLING: f64 = 0.4;
-/// Delivered segments, and part of the pipe, over which growth is judged: bursts are shorter.
+/// Growth is judged over a span of this many delivered segments, or of this part of the pipe where that is more. Bursts are shorter.
 const SPAN_LEAST: u32 = 8;
 const SPAN_PART: u32 = 8;
 /// Full-sized segments in a round trip from which on its largest pipe is evidence.
@@ -13,7 +15,7 @@ const FILLING_LEAST: u16 = 3;
 /// A step of congestion avoidance is no larger than this part of the pipe, or this many segments.
 const STEP_PART: u32 = 8;
 const STEP_LEAST: u32 = 2;
-/// Steps in a row from which on they are evidence, and growth in them as segments and as part of the pipe: BBR's grows by a quarter.
+/// This many steps in a row are evidence if the pipe grew by this many segments and this part of itself. The pipe of BBR grows by a quarter.
 const STEPS: u8 = 4;
 const GROWN_LEAST: u32 = 6;
 const GROWN_PART: u32 = 3;
@@ -22,32 +24,35 @@ const GROWN_PART: u32 = 3;
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is seen by itself")]
 pub(super) struct Growth {
-    /// Its pipe did not double in the last round trip that only the window limited.
+    /// The pipe did not double in the last round trip that only the window limited.
     left: bool,
-    /// Nor in the last span.
+    /// The pipe did not double in the last span.
     flat: bool,
     /// Something was lost.
     lost: bool,
-    /// Largest pipe of the span before, 0 without one; of the span under way; and the segments delivered when that began.
+    /// Largest pipe of the span before; 0 without one.
     peak_before: u32,
+    /// Largest pipe of the span under way.
     peak: u32,
+    /// Segments delivered when the span under way began.
     began: u32,
     /// Largest pipe of the last round trip that only the window limited; 0 before the first.
     pipe: u32,
-    /// The pipe at which the steps began, and their number.
+    /// The pipe at which the steps began.
     from: u32,
+    /// Number of steps since.
     steps: u8,
-    /// It grew by such steps.
+    /// The last round trips completed a growth by steps.
     stepped: bool,
 }
 
 impl Growth {
-    /// Whether a round trip was limited by its sender's window, as far as is seen.
+    /// Returns whether only the window limited the sender in a round trip, as far as packets show.
     pub(super) fn judges(ended: Signs) -> bool {
         ended.full_sized >= FILLING_LEAST && !ended.ran_dry && !ended.receiver_full
     }
 
-    /// New data was sent, with `pipe` segments in the network after it; `limited` by something else than the window.
+    /// Takes new data with `pipe` segments in the network after it. `limited`: something else than the window limited the sender.
     pub(super) fn on_sent(&mut self, pipe: u32, delivered: u32, limited: bool) {
         if limited {
             (self.peak_before, self.peak) = (0, 0);
@@ -59,7 +64,7 @@ impl Growth {
         self.peak = self.peak.max(pipe);
     }
 
-    /// An acknowledgement came when `delivered` segments of all had been delivered and answered.
+    /// Takes an acknowledgement. The sender has answered all `delivered` segments before it.
     pub(super) fn on_ack(&mut self, delivered: u32) {
         let arrived = delivered.wrapping_sub(self.began);
         if self.peak == 0 || arrived < SPAN_LEAST.max(self.peak / SPAN_PART) {
@@ -72,7 +77,7 @@ impl Growth {
         (self.peak_before, self.peak, self.began) = (self.peak, 0, delivered);
     }
 
-    /// A round trip ended outside of recovery; returns whether it completes a growth by steps.
+    /// Takes a round trip that ended outside of recovery. Returns whether it completes a growth by steps.
     pub(super) fn on_round(&mut self, ended: Signs) -> bool {
         if !Self::judges(ended) {
             (self.from, self.steps) = (0, 0);

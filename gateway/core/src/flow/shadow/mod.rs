@@ -4,7 +4,7 @@
 //! A sender's share is what it had in flight when the path lost something, whatever its congestion control is; that of BBR, which
 //! paces, is its delivery rate times the smallest round trip ([`bbr`]). So no window is computed. Whether acknowledgements clock the
 //! sender is in [`evidence`], the growth of its pipe in [`growth`], what limited it in [`held`], events per round trip in [`rounds`].
-//! Packets come in by [`packets`], the rules of evidence are in [`rules`] and [`clocking`], samples at losses and ends in [`sampling`].
+//! [`packets`] takes the packets. [`rules`] and [`clocking`] weigh them, and [`sampling`] gives samples at losses and ends.
 //!
 //! Loss detection, scoreboard and round-trip times are its caller's, who passes them in ([`observation`]). The distance of the
 //! tap from the sender is measured ([`evidence`]).
@@ -61,7 +61,7 @@ pub struct Shadow {
     /// What was sent up to this position had another size, as long as some of it is outstanding; 0 without a change.
     resized_at: u64,
     mss_before: u32,
-    /// The sender was seen to fill its window, or its start was: always, except for a sender met in mid-stream.
+    /// The start of the sender was seen, or it was seen to fill its window.
     known: bool,
     state: State,
     /// An ECN echo began the reduction under way: BBR does not react to it.
@@ -187,7 +187,7 @@ impl Shadow {
         (self.known && self.mss > 0).then(|| self.bytes(self.recent_segments())).flatten()
     }
 
-    /// What it sent up to after its last loss; `None` if unknown, for BBR, and before the first.
+    /// The most in flight in the first round trip after its last loss; `None` if unknown, for BBR, and before the first loss.
     pub fn ssthresh(&self) -> Option<Window> {
         let known = self.known && self.mss > 0 && self.pipe_after_loss > 0 && !self.leaning.is_bbr();
         known.then(|| self.bytes(f64::from(self.pipe_after_loss))).flatten()

@@ -188,7 +188,7 @@ impl Shadow {
         let (reason, segments) = match end.limiter {
             // The pipe was growing, or restarts there after an idle time: the path may carry any multiple of it.
             Limiter::Window if end.phase == Phase::SlowStart => (SampleReason::EndSlowStart, at_least.ceil()),
-            // It filled its window earlier, and not at the end.
+            // The window limited it earlier, and not at the end.
             Limiter::Window if !is_bbr && 2.0 * reached < shown => (SampleReason::EndAppLimited, shown),
             Limiter::Window if (bounded.is_some() && self.seems_paced()) || self.holds_one_pace() => {
                 (SampleReason::EndAppLimited, at_least)
