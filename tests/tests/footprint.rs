@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 
 use spand_core::config::{EngineConfig, Limits};
 use spand_core::engine::Engine;
-use spand_core::flow::shadow::Shadow;
+use spand_core::flow::evidence::Evidence;
 use spand_core::wire::Frame;
 use spand_core::wire::segment::Endpoint;
 use spand_gateway::replay::{Moments, Options, replay};
@@ -144,7 +144,7 @@ impl Stage {
     fn may_pace(&self) -> bool {
         let source = Endpoint { address: SERVER.0.into(), port: SERVER.1 };
         let destination = Endpoint { address: Ipv4Addr::new(198, 51, 100, 1).into(), port: 1_024 };
-        self.engine.replica(source, destination).is_some_and(Shadow::may_pace)
+        self.engine.evidence(source, destination).is_some_and(Evidence::may_pace)
     }
 }
 

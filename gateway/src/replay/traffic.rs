@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
 use spand_core::counters::Ignored;
+use spand_core::flow::evidence::control::CongestionControl;
 use spand_core::flow::report::DirectionReport;
-use spand_core::flow::shadow::flavour::Flavour;
 use spand_core::networks::view::NetworkView;
 use spand_core::types::SampleReason;
 use spand_proto::network::Network;
@@ -177,7 +177,7 @@ pub struct SenderTraffic {
     /// To everyone together.
     pub sent: Sent,
     /// Bytes by the congestion control recognised.
-    by_control: Counts<Flavour, { Flavour::VARIANTS.len() }>,
+    by_control: Counts<CongestionControl, { CongestionControl::VARIANTS.len() }>,
 }
 
 impl SenderTraffic {
@@ -187,10 +187,10 @@ impl SenderTraffic {
     }
 
     /// The congestion control recognised for most of its bytes; unknown where none was recognised for a quarter of them at least.
-    pub fn congestion_control(&self) -> Flavour {
-        let of = |control: &Flavour| self.by_control.of(*control);
-        let most = self.by_control.most(|control| control != Flavour::Unknown);
-        most.filter(|control| 4 * of(control) >= self.sent.unique.0).unwrap_or(Flavour::Unknown)
+    pub fn congestion_control(&self) -> CongestionControl {
+        let of = |control: &CongestionControl| self.by_control.of(*control);
+        let most = self.by_control.most(|control| control != CongestionControl::Unknown);
+        most.filter(|control| 4 * of(control) >= self.sent.unique.0).unwrap_or(CongestionControl::Unknown)
     }
 }
 

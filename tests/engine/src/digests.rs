@@ -384,15 +384,15 @@ pub fn digest(path: &Path, run: Run, text: Option<&mut dyn std::io::Write>) -> R
             && let Some(engine) = engines.first()
         {
             for (from, to) in [(segment.source, segment.destination), (segment.destination, segment.source)] {
-                if let Some(shadow) = engine.replica(from, to) {
+                if let Some(evidence) = engine.evidence(from, to) {
                     watch.note(&(
-                        shadow.window(),
-                        shadow.ssthresh(),
-                        shadow.phase(),
-                        shadow.srtt(),
-                        shadow.flavour(),
+                        evidence.window(),
+                        evidence.ssthresh(),
+                        evidence.phase(),
+                        evidence.srtt(),
+                        evidence.congestion_control(),
                     ))?;
-                    watch.note(&(shadow.limiter(packet.timestamp), shadow.reaction()))?;
+                    watch.note(&(evidence.limiter(packet.timestamp), evidence.reaction()))?;
                 }
             }
         }

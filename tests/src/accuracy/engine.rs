@@ -12,8 +12,8 @@ use spand_capture::{Next, PacketSource, open_file};
 use spand_core::config::{EngineConfig, FlowReports, Limits, Tunnels};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
+use spand_core::flow::evidence::control::CongestionControl;
 use spand_core::flow::report::DirectionReport;
-use spand_core::flow::shadow::flavour::Flavour;
 use spand_core::networks::view::NetworkView;
 use spand_core::types::Limiter;
 use spand_core::wire::segment::Endpoint;
@@ -41,9 +41,9 @@ pub struct View {
     /// What held the sender.
     pub limiter: Limiter,
     /// Its congestion control, from its own packets or else from other flows of its host.
-    pub flavour: Flavour,
+    pub flavour: CongestionControl,
     /// The same, by its own packets alone.
-    pub own_flavour: Flavour,
+    pub own_flavour: CongestionControl,
     /// Its smoothed round trip in microseconds.
     pub srtt_us: Option<u64>,
 }
@@ -121,10 +121,10 @@ impl Replay {
         while let Some(moment) = moments.get(self.seen.views.len()).filter(|moment| moment.time_ns < until_ns) {
             self.pass_time(Timestamp(moment.time_ns));
             let end = |address: SocketAddr| Endpoint { address: address.ip(), port: address.port() };
-            let replica = self.engine.replica(end(moment.flow.local), end(moment.flow.remote));
+            let replica = self.engine.evidence(end(moment.flow.local), end(moment.flow.remote));
             self.seen.views.push(replica.map(|replica| View {
                 limiter: replica.limiter(Timestamp(moment.time_ns)),
-                flavour: replica.flavour(),
+                flavour: replica.congestion_control(),
                 srtt_us: replica.srtt().map(|srtt| srtt.0),
                 own_flavour: replica.leaning().own(),
             }));
@@ -177,7 +177,7 @@ const TELLING_NS: u64 = 5_000_000_000;
 
 /// The engine's word for one of the kernel's congestion controls.
 pub fn control(kernel: &str) -> &'static str {
-    if kernel == "bbr" { Flavour::Bbr.name() } else { Flavour::LossBased.name() }
+    if kernel == "bbr" { CongestionControl::Bbr.name() } else { CongestionControl::LossBased.name() }
 }
 
 /// The engine's word at each flow's last moment, where the flow was long enough to tell.
@@ -192,7 +192,7 @@ pub(super) fn flavours(result: &mut CellResult, truth: &BTreeMap<FlowId, FlowTru
         let Some(truth) = truth.get(&flow) else { continue };
         let (first_ns, last_ns) = truth.span_ns();
         if truth.events().len() >= TELLING_EVENTS || last_ns - first_ns >= TELLING_NS {
-            let count = |names: &mut BTreeMap<String, u64>, flavour: Flavour| {
+            let count = |names: &mut BTreeMap<String, u64>, flavour: CongestionControl| {
                 *names.entry(flavour.name().to_owned()).or_default() += 1;
             };
             count(&mut result.flavours, view.flavour);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use spand_core::flow::shadow::flavour::Flavour;
+use spand_core::flow::evidence::control::CongestionControl;
 
 use super::compare::sum;
 use super::engine::control;
@@ -381,7 +381,8 @@ fn limits(results: &[&CellResult]) -> String {
 }
 
 fn flavours(results: &[&CellResult]) -> String {
-    let names = [Flavour::LossBased, Flavour::Bbr, Flavour::Unknown].map(Flavour::name);
+    let names =
+        [CongestionControl::LossBased, CongestionControl::Bbr, CongestionControl::Unknown].map(CongestionControl::name);
     let row = |kernel: &&str| {
         let of = |which: fn(&CellResult) -> &BTreeMap<String, u64>| {
             names.map(|name| -> u64 { of(results, &[kernel]).filter_map(|result| which(result).get(name)).sum() })

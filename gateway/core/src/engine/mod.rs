@@ -21,11 +21,11 @@ use crate::config::EngineConfig;
 use crate::counters::{Counters, Ignored};
 use crate::event::Event;
 use crate::flow::connection::Connection;
+use crate::flow::evidence::Evidence;
 use crate::flow::hosts::Hosts;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::report::DirectionReport;
-use crate::flow::shadow::Shadow;
 use crate::flow::table::{FlowTable, TICK_BITS, Turning};
 use crate::flow::tuple::Tuple;
 use crate::mem::MemoryUse;
@@ -294,9 +294,9 @@ impl Engine {
 
     /// What the packets of `source` to `destination` show, as of the last frame; `None` where there is
     /// no such connection or its sender is not followed. For measuring how close it is to the sender's own.
-    pub fn replica(&self, source: Endpoint, destination: Endpoint) -> Option<&Shadow> {
+    pub fn evidence(&self, source: Endpoint, destination: Endpoint) -> Option<&Evidence> {
         let (tuple, side) = Tuple::of(source, destination);
-        self.flows.get(self.flows.find(&tuple)?)?.replica(side)
+        self.flows.get(self.flows.find(&tuple)?)?.evidence(side)
     }
 
     /// What its accounts in bytes have come to.

@@ -1,13 +1,13 @@
 //! Which congestion control the hosts inside run: usually one for all their connections, the system's default.
 //!
-//! A connection votes once ([`crate::flow::shadow::flavour::Leaning`]), with the part of a clear verdict that its own packets give.
+//! A connection votes once ([`crate::flow::evidence::control::Leaning`]), with the part of a clear verdict that its own packets give.
 //! Where several of a host agree, its others without evidence of their own are taken for the same.
 
 use std::net::IpAddr;
 
 use hashbrown::HashMap;
 
-use crate::flow::shadow::flavour::{Prior, Vote};
+use crate::flow::evidence::control::{Prior, Vote};
 use crate::hash::SeededState;
 
 /// Hosts remembered, half of them those heard of lately: when that half is full, the other one is forgotten. So hosts that

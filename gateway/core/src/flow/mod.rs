@@ -1,7 +1,7 @@
 //! Connections and the state of their senders.
 
+pub mod evidence;
 pub mod report;
-pub mod shadow;
 
 pub(crate) mod connection;
 pub(crate) mod hosts;

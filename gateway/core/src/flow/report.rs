@@ -4,7 +4,7 @@
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use crate::counters::Ignored;
-use crate::flow::shadow::flavour::Flavour;
+use crate::flow::evidence::control::CongestionControl;
 use crate::types::{ConnectionId, Limiter, SampleReason, WindowSample};
 use crate::wire::segment::Endpoint;
 
@@ -35,7 +35,7 @@ pub struct DirectionReport {
     /// What its first window sample was taken at.
     pub first_sample: Option<SampleReason>,
     /// The congestion control recognised by its packets, or else by those of its host's other connections.
-    pub congestion_control: Flavour,
+    pub congestion_control: CongestionControl,
     /// The connection was there before its first packet was seen.
     pub midstream: bool,
     /// The receiver acknowledged something: both directions are visible.
@@ -100,7 +100,7 @@ impl DirectionReport {
             timeouts: 0,
             transfers: TransferSummary::default(),
             first_sample: None,
-            congestion_control: Flavour::Unknown,
+            congestion_control: CongestionControl::Unknown,
             midstream,
             acknowledged: false,
             bad_times: None,

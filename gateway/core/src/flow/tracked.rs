@@ -7,12 +7,12 @@ use spand_proto::start::DEFAULT_INITIAL_WINDOW;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use crate::counters::Ignored;
+use crate::flow::evidence::Evidence;
+use crate::flow::evidence::control::{CongestionControl, Vote};
+use crate::flow::evidence::observation::{LossKind, SenderSample};
 use crate::flow::passed::EARLY;
 use crate::flow::pending::PendingStats;
 use crate::flow::reported_window::ReportedWindow;
-use crate::flow::shadow::Shadow;
-use crate::flow::shadow::flavour::{Flavour, Vote};
-use crate::flow::shadow::observation::{LossKind, ShadowSample};
 use crate::flow::sink::FlowContext;
 use crate::types::{ConnectionId, Delivered, LimitCounts, Limiter, Phase, SampleReason, SenderId, WindowSample};
 
@@ -24,7 +24,7 @@ const FLUSH_INTERVAL: Micros = Micros::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) struct TrackedSender {
     /// What its packets show.
-    pub(crate) shadow: Shadow,
+    pub(crate) evidence: Evidence,
     /// Its own address.
     pub(crate) host: IpAddr,
     /// Whom it sends to.
@@ -84,18 +84,18 @@ impl TrackedSender {
     /// Whether the sample of a loss of this kind waits for the arrival of the first flight. BBR's share needs no wait.
     pub(crate) fn loses_first_flight(&self, kind: LossKind, una: u64, mss: u64) -> bool {
         // Without advice, only a window kept over an idle time is as large, and BBR always keeps its window.
-        let named = self.shadow.flavour() == Flavour::LossBased;
+        let named = self.evidence.congestion_control() == CongestionControl::LossBased;
         matches!(kind, LossKind::FastRetransmit | LossKind::TailLossProbe)
-            && !self.shadow.may_be_bbr()
+            && !self.evidence.may_be_bbr()
             && self
                 .transfer
                 .is_some_and(|transfer| (transfer.advised || named) && transfer.is_in_first_flight(una, mss))
     }
 
     /// A sender first seen at `at`.
-    pub(crate) fn new([host, remote]: [IpAddr; 2], network: Network, at: Timestamp, shadow: Shadow) -> Self {
+    pub(crate) fn new([host, remote]: [IpAddr; 2], network: Network, at: Timestamp, evidence: Evidence) -> Self {
         Self {
-            shadow,
+            evidence,
             host,
             remote,
             network,
@@ -121,24 +121,24 @@ impl TrackedSender {
         if context.bad_times.is_some() {
             return;
         }
-        let vote = self.shadow.leaning().vote();
+        let vote = self.evidence.leaning().vote();
         if vote != self.vote {
             for _ in 0..context.hosts.vote(self.host, self.vote, vote) {
                 context.counters.ignore(Ignored::NoRoomHost);
             }
             self.vote = vote;
         }
-        self.shadow.presume(context.now, context.hosts.agreed(self.host));
+        self.evidence.presume(context.now, context.hosts.agreed(self.host));
     }
 
     /// Whether its vote is not reported yet.
     pub(crate) fn has_news(&self) -> bool {
-        self.shadow.leaning().vote() != self.vote
+        self.evidence.leaning().vote() != self.vote
     }
 
     /// A round trip ended.
     pub(crate) fn count_round(&mut self, at: Timestamp) {
-        let limiter = self.shadow.limiter(at);
+        let limiter = self.evidence.limiter(at);
         self.pending_stats.count(limiter);
         if let Some(count) = self.rounds.get_mut(limiter as usize) {
             *count = count.saturating_add(1);
@@ -181,7 +181,7 @@ impl TrackedSender {
 
     /// Whether a sample takes the window that the sender reported: no lower bound does, and BBR's window is about twice its share.
     pub(crate) fn heard_for(&self, sample: &WindowSample) -> bool {
-        !sample.reason.is_lower_bound() && !self.shadow.leaning().is_bbr()
+        !sample.reason.is_lower_bound() && !self.evidence.leaning().is_bbr()
     }
 
     /// Notes a round-trip time for the network: the sender's own smoothed one if it reports a consistent one. The
@@ -196,12 +196,12 @@ impl TrackedSender {
         &self,
         connection: ConnectionId,
         at: Timestamp,
-        sample: ShadowSample,
+        sample: SenderSample,
         mss: Bytes,
         rtt_min: Option<Micros>,
     ) -> WindowSample {
         let transfer = self.transfer.unwrap_or_default();
-        let fills_queue = sample.reason == SampleReason::Loss && !self.shadow.leaning().is_bbr();
+        let fills_queue = sample.reason == SampleReason::Loss && !self.evidence.leaning().is_bbr();
         WindowSample {
             at,
             network: self.network,

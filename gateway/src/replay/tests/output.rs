@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use spand_core::estimate::{Compared, NoEstimate};
+use spand_core::flow::evidence::control::CongestionControl;
 use spand_core::flow::report::{DirectionDetails, DirectionReport, RttSummary, TransferSummary};
-use spand_core::flow::shadow::flavour::Flavour;
 use spand_core::networks::traffic::NetworkTraffic;
 use spand_core::types::{ConnectionId, LimitCounts, Limiter, SampleRate, SampleReason, WindowSample};
 use spand_core::wire::segment::Endpoint;
@@ -158,7 +158,7 @@ fn direction() -> DirectionReport {
         timeouts: 0,
         transfers: TransferSummary::of(Bytes(10_000), Micros(1_600_000)),
         first_sample: Some(SampleReason::Loss),
-        congestion_control: Flavour::LossBased,
+        congestion_control: CongestionControl::LossBased,
         bad_times: None,
         midstream: false,
         acknowledged: true,
@@ -355,10 +355,14 @@ fn a_sender_has_the_congestion_control_that_was_recognised_for_a_quarter_of_its_
     let control = |others: u64| {
         let mut sender = SenderTraffic::default();
         sender.add(&direction());
-        sender.add(&DirectionReport { unique: Bytes(others), congestion_control: Flavour::Unknown, ..direction() });
+        sender.add(&DirectionReport {
+            unique: Bytes(others),
+            congestion_control: CongestionControl::Unknown,
+            ..direction()
+        });
         sender.congestion_control()
     };
-    assert_eq!([30_000, 30_001].map(control), [Flavour::LossBased, Flavour::Unknown]);
+    assert_eq!([30_000, 30_001].map(control), [CongestionControl::LossBased, CongestionControl::Unknown]);
 }
 
 #[test]

@@ -15,8 +15,8 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use spand_core::config::{EngineConfig, FlowReports};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
+use spand_core::flow::evidence::Evidence;
 use spand_core::flow::report::DirectionReport;
-use spand_core::flow::shadow::Shadow;
 use spand_core::types::SampleRate;
 use spand_core::wire::segment::Endpoint;
 use spand_openings::{LossCount, PLACES, openings};
@@ -312,8 +312,8 @@ impl Run {
                 let open = self.engine.open_reports().find(is_it);
                 match open.or_else(|| self.ended.iter().rev().find(is_it)) {
                     Some(report) => {
-                        let replica = self.engine.replica(report.source, report.destination);
-                        facts::direction(report, replica.and_then(Shadow::window))
+                        let replica = self.engine.evidence(report.source, report.destination);
+                        facts::direction(report, replica.and_then(Evidence::window))
                     }
                     None => Vec::new(),
                 }

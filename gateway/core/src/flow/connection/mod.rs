@@ -10,13 +10,13 @@ use self::judge::{Doubts, RecordTimes};
 use crate::config::FlowReports;
 use crate::counters::Ignored;
 use crate::flow::connection_end::ConnectionEnd;
+use crate::flow::evidence::Evidence;
 use crate::flow::handshake::window_shift;
 use crate::flow::maybe::MaybeTime;
 use crate::flow::passed::{Passed, unit};
 use crate::flow::report::{DirectionDetails, DirectionReport};
 use crate::flow::sender::Sender;
 use crate::flow::seq_state::SeqState;
-use crate::flow::shadow::Shadow;
 use crate::flow::sink::FlowContext;
 use crate::flow::table::Idleness;
 use crate::flow::tuple::Side;
@@ -188,8 +188,8 @@ impl Connection {
     }
 
     /// What the packets of the sender on `side` show, where it is followed.
-    pub(crate) fn replica(&self, side: Side) -> Option<&Shadow> {
-        self.party(side)?.sender()?.replica()
+    pub(crate) fn evidence(&self, side: Side) -> Option<&Evidence> {
+        self.party(side)?.sender()?.evidence()
     }
 
     /// The accounts of its directions so far.

@@ -7,7 +7,7 @@ mod repeat;
 
 use spand_proto::units::Timestamp;
 
-use crate::flow::shadow::observation::LossKind;
+use crate::flow::evidence::observation::LossKind;
 use crate::mem::boxed;
 
 pub(crate) use self::repeat::{Repeat, Standing};

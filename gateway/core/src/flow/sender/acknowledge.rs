@@ -6,11 +6,11 @@ use spand_proto::units::{Micros, Timestamp};
 use super::Sender;
 use crate::counters::Ignored;
 use crate::flow::acceptance::Announced;
+use crate::flow::evidence::observation::{Acked, LossKind, Newest};
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
 use crate::flow::recovery::{AckKind, Progress, Turn};
 use crate::flow::rtt::round_trip;
 use crate::flow::scoreboard::CumulativeAck;
-use crate::flow::shadow::observation::{Acked, LossKind, Newest};
 use crate::flow::sink::FlowContext;
 use crate::wire::segment::{Flags, Segment};
 
@@ -197,7 +197,7 @@ impl Sender {
         }
         let Some(followed) = self.followed.as_deref_mut() else { return };
         if turn.ended || turn.began == Some(LossKind::Ecn) {
-            followed.shadow.on_recovery_end(at);
+            followed.evidence.on_recovery_end(at);
         }
         if turn.ended {
             self.report_state(context);
@@ -224,8 +224,8 @@ impl Sender {
         let repairs = self.recovery.is_due();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         followed.pending_stats.deliver(acked_bytes);
-        followed.shadow.note_rtt(self.rtt);
-        followed.shadow.on_ack(at, &Acked { pipe, flight, rtt, newest, delivered_bytes: self.delivered, repairs });
+        followed.evidence.note_rtt(self.rtt);
+        followed.evidence.on_ack(at, &Acked { pipe, flight, rtt, newest, delivered_bytes: self.delivered, repairs });
         if acked_bytes > 0 && progress.una >= followed.round_end {
             if followed.round_end > 0 {
                 followed.count_round(at);
@@ -235,11 +235,11 @@ impl Sender {
                 followed.compare_notes(context);
             }
             followed.round_end = if self.board.flight() > 0 { self.board.nxt() } else { 0 };
-            if let Some(sample) = followed.shadow.take_sample(at) {
+            if let Some(sample) = followed.evidence.take_sample(at) {
                 self.report_sample(Ok(sample), context);
             }
             self.report_state(context);
-        } else if followed.reported_phase.is_some_and(|reported| reported != followed.shadow.phase()) {
+        } else if followed.reported_phase.is_some_and(|reported| reported != followed.evidence.phase()) {
             self.report_state(context);
         }
     }

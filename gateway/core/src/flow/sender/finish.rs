@@ -55,7 +55,7 @@ impl Sender {
             followed.flush_round_stats(context);
             context.findings.transfer(followed.network, context.now);
             if self.acknowledged.any() {
-                let sample = followed.shadow.on_transfer_end();
+                let sample = followed.evidence.on_transfer_end();
                 self.report_sample(sample, context);
             } else {
                 context.findings.no_sample(followed.network, context.now, Ignored::OneSided);
@@ -128,7 +128,7 @@ impl Sender {
             if let Some(details) = &mut report.details {
                 details.limited_by = followed.mostly_limited_by();
             }
-            report.congestion_control = followed.shadow.flavour();
+            report.congestion_control = followed.evidence.congestion_control();
         }
     }
 

@@ -5,9 +5,9 @@ use spand_proto::units::{Micros, Timestamp};
 use super::Sender;
 use super::send::Extent;
 use crate::flow::coverage::Inserted;
+use crate::flow::evidence::observation::LossKind;
 use crate::flow::recovery::{Repeat, Standing};
 use crate::flow::scoreboard::{PathTimes, Stamp};
-use crate::flow::shadow::observation::LossKind;
 
 /// Without a round-trip time, a segment that follows its overtaker within this time was reordered (Wireshark's bound).
 const REORDERED_WITHIN: Micros = Micros(3_000);
@@ -50,7 +50,7 @@ impl Sender {
             since_ack,
             timeout: self.rtt.timeout(),
             sack_permitted: self.sack_agreed,
-            paced: self.followed.as_deref().is_some_and(|followed| followed.shadow.may_pace()),
+            paced: self.followed.as_deref().is_some_and(|followed| followed.evidence.may_pace()),
         };
         self.recovery.repeated(&repeat)
     }
@@ -70,7 +70,7 @@ impl Sender {
 
     /// Time from an acknowledgement at the tap to the sender's answer there.
     pub(super) fn reaction(&self) -> Micros {
-        self.followed.as_deref().map_or(Micros(0), |followed| followed.shadow.reaction())
+        self.followed.as_deref().map_or(Micros(0), |followed| followed.evidence.reaction())
     }
 
     /// Whether bytes not seen before were only reordered: sent before what came ahead of them, or too soon after it for

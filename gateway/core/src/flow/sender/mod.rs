@@ -16,6 +16,9 @@ use crate::flow::acceptance::{Announced, Space, believable_reach};
 use crate::flow::connection::Place;
 use crate::flow::copies::LastPacket;
 use crate::flow::coverage::Coverage;
+use crate::flow::evidence::Evidence;
+use crate::flow::evidence::control::CongestionControl;
+use crate::flow::evidence::observation::{LossKind, SenderSample};
 use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
 use crate::flow::passed::Passed;
@@ -25,9 +28,6 @@ use crate::flow::rtt::RttEstimator;
 use crate::flow::scoreboard::{Outstanding, Scoreboard};
 use crate::flow::segment_size::SegmentSize;
 use crate::flow::sequence::{first_position, position_near};
-use crate::flow::shadow::Shadow;
-use crate::flow::shadow::flavour::Flavour;
-use crate::flow::shadow::observation::{LossKind, ShadowSample};
 use crate::flow::sink::FlowContext;
 use crate::flow::timestamps::EchoTimer;
 use crate::flow::tracked::{TrackedSender, Transfer};
@@ -181,8 +181,8 @@ impl Sender {
     }
 
     /// What its packets show, if its window is estimated.
-    pub(crate) fn replica(&self) -> Option<&Shadow> {
-        self.followed.as_deref().map(|followed| &followed.shadow)
+    pub(crate) fn evidence(&self) -> Option<&Evidence> {
+        self.followed.as_deref().map(|followed| &followed.evidence)
     }
 
     /// Its memory.
@@ -190,7 +190,7 @@ impl Sender {
         let [segments, repairs] = self.board.held_bytes();
         let [ranges, gaps] = self.coverage.as_ref().map_or([0; 2], Coverage::held_bytes);
         let followed = self.followed.as_deref();
-        let followed = followed.map_or(0, |own| const { boxed::<TrackedSender>() } + own.shadow.held_bytes());
+        let followed = followed.map_or(0, |own| const { boxed::<TrackedSender>() } + own.evidence.held_bytes());
         let segments = segments + ranges;
         Held {
             segments: bytes(segments),
@@ -307,7 +307,7 @@ impl Sender {
     /// Reports the segment size to the evidence, if known.
     fn report_segment_size(&mut self, at: Timestamp) {
         if let (Some(mss), Some(followed)) = (self.size.bytes(), self.followed.as_deref_mut()) {
-            followed.shadow.on_open(at, mss, self.handshake_rtt.get());
+            followed.evidence.on_open(at, mss, self.handshake_rtt.get());
         }
     }
 
@@ -325,12 +325,12 @@ impl Sender {
         context.findings.loss(followed.network, context.now, followed.id(connection), rtt);
         let una = self.board.una();
         let waits_for_arrivals = followed.loses_first_flight(kind, una, self.size.bytes_or_usual());
-        let sample = followed.shadow.on_loss(at, kind, pipe_before);
+        let sample = followed.evidence.on_loss(at, kind, pipe_before);
         if waits_for_arrivals {
-            followed.shadow.await_arrivals(sample.ok());
+            followed.evidence.await_arrivals(sample.ok());
         }
         // A sample that waited for what this loss showed comes first.
-        let before = followed.shadow.take_sample(at);
+        let before = followed.evidence.take_sample(at);
         followed.compare_notes(context);
         self.report_state(context);
         if let Some(before) = before {
@@ -343,7 +343,7 @@ impl Sender {
 
     /// Reports the sample of a lost first flight once its outcome is known: the start set its size, and part of it was delivered.
     fn report_first_flight(&mut self, ended: bool, context: &mut FlowContext<'_>) {
-        let Some(followed) = self.followed.as_deref_mut().filter(|followed| followed.shadow.awaits_arrivals()) else {
+        let Some(followed) = self.followed.as_deref_mut().filter(|followed| followed.evidence.awaits_arrivals()) else {
             return;
         };
         let (una, mss) = (self.board.una(), self.size.bytes_or_usual());
@@ -351,18 +351,18 @@ impl Sender {
         let Some(transfer) = followed.transfer.filter(over) else { return };
         let flight = u64::from(transfer.first_flight_segments) * mss;
         let arrived = flight.saturating_sub(self.board.lost_since_settled()).max(mss);
-        let Some(sample) = followed.shadow.take_arrived(Bytes(arrived)) else { return };
+        let Some(sample) = followed.evidence.take_arrived(Bytes(arrived)) else { return };
         self.report_sample(Ok(sample), context);
     }
 
     /// Reports a sample, or counts why there is none.
-    fn report_sample(&mut self, sample: Result<ShadowSample, Ignored>, context: &mut FlowContext<'_>) {
+    fn report_sample(&mut self, sample: Result<SenderSample, Ignored>, context: &mut FlowContext<'_>) {
         let connection = self.connection();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         // The estimate is evaluated with the sample and needs these.
         followed.flush_round_stats(context);
         // In mid-stream a sender has a window before its congestion control is known, and BBR's window is no sample.
-        let unnamed = self.midstream && followed.shadow.flavour() == Flavour::Unknown;
+        let unnamed = self.midstream && followed.evidence.congestion_control() == CongestionControl::Unknown;
         let sample = sample.and_then(|sample| if unnamed { Err(Ignored::Midstream) } else { Ok(sample) });
         let sample = match context.bad_times.map_or(sample, Err) {
             Ok(sample) => sample,
@@ -425,14 +425,14 @@ impl Sender {
         let Some(followed) = self.followed.as_deref_mut().filter(|followed| followed.transfer.is_some()) else {
             return;
         };
-        let (shadow, Some(mss)) = (&followed.shadow, self.size.bytes()) else { return };
-        let phase = shadow.phase();
+        let (evidence, Some(mss)) = (&followed.evidence, self.size.bytes()) else { return };
+        let phase = evidence.phase();
         followed.reported_phase = Some(phase);
-        let Some(window) = shadow.window() else { return };
+        let Some(window) = evidence.window() else { return };
         let state = SenderState {
             phase,
             window,
-            ssthresh: shadow.ssthresh(),
+            ssthresh: evidence.ssthresh(),
             delivered_bytes: self.delivered,
             mss,
             rtt,

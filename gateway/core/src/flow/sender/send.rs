@@ -7,13 +7,13 @@ use crate::counters::Ignored;
 use crate::flow::acceptance::Announced;
 use crate::flow::copies::{LastPacket, is_copy_of};
 use crate::flow::coverage::{Coverage, Inserted};
+use crate::flow::evidence::Evidence;
+use crate::flow::evidence::observation::Sent;
 use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeTime};
 use crate::flow::passed::AT_ONCE;
 use crate::flow::reported_window::ReportedWindow;
 use crate::flow::scoreboard::{Placed, Stamp};
-use crate::flow::shadow::Shadow;
-use crate::flow::shadow::observation::Sent;
 use crate::flow::sink::FlowContext;
 use crate::flow::tracked::{TrackedSender, Transfer};
 use crate::types::Phase;
@@ -308,7 +308,7 @@ impl Sender {
                 context.counters.window_options += u64::from(followed.reported_window.is_some());
             }
         }
-        followed.shadow.on_sent(at, &sent);
+        followed.evidence.on_sent(at, &sent);
         if begins {
             self.report_state(context);
         }
@@ -322,8 +322,8 @@ impl Sender {
         let remote = segment.destination.address;
         let network = context.prefixes.network_of(remote);
         let ends = [segment.source.address, remote];
-        let shadow = Shadow::new(self.delivered, self.midstream);
-        let mut followed = Box::new(TrackedSender::new(ends, network, segment.at, shadow));
+        let evidence = Evidence::new(self.delivered, self.midstream);
+        let mut followed = Box::new(TrackedSender::new(ends, network, segment.at, evidence));
         if !self.midstream && self.syn.is_some_and(|syn| syn.is_answer) {
             followed.service_port = Some(segment.source.port);
         }
@@ -332,7 +332,7 @@ impl Sender {
             followed.pending_stats.add(rtt, rtt);
         }
         if let Some(reaction) = self.reaction.get() {
-            followed.shadow.on_reaction(reaction);
+            followed.evidence.on_reaction(reaction);
         }
         followed.reported_phase = context.findings.wants_live().then_some(Phase::SlowStart);
         followed.compare_notes(context);

@@ -3,7 +3,7 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-use super::evidence::{ANSWER_WITHIN, JITTER, REACTION_PART};
+use super::ack_clock::{ANSWER_WITHIN, JITTER, REACTION_PART};
 use crate::flow::sequence::low_half;
 
 /// Gaps in a row of one length (with this tolerance) that are the sender's pacing.

@@ -80,7 +80,7 @@ pub enum LossKind {
 
 /// A sample at a loss or an end; the caller adds sender and network.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ShadowSample {
+pub struct SenderSample {
     /// The value.
     pub window: Window,
     /// Its reason.

@@ -3,16 +3,16 @@
 //!
 //! A sender's share is what it had in flight when the path lost something, whatever its congestion control is; that of BBR, which
 //! paces, is its delivery rate times the smallest round trip ([`bbr`]). So no window is computed. Whether acknowledgements clock the
-//! sender is in [`evidence`], the growth of its pipe in [`growth`], what limited it in [`held`], events per round trip in [`rounds`].
+//! sender is in [`ack_clock`], the growth of its pipe in [`growth`], what limited it in [`held`], events per round trip in [`rounds`].
 //! [`packets`] takes the packets. [`rules`] and [`clocking`] weigh them, and [`sampling`] gives samples at losses and ends.
 //!
 //! Loss detection, scoreboard and round-trip times are its caller's, who passes them in ([`observation`]). The distance of the
-//! tap from the sender is measured ([`evidence`]).
+//! tap from the sender is measured ([`ack_clock`]).
 
+mod ack_clock;
 mod bbr;
 mod clocking;
-mod evidence;
-pub mod flavour;
+pub mod control;
 mod growth;
 mod held;
 pub mod observation;
@@ -25,9 +25,9 @@ mod waits;
 
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
+use self::ack_clock::AckClock;
 use self::bbr::Bbr;
-use self::evidence::AckClock;
-use self::flavour::{Flavour, Leaning, Prior};
+use self::control::{CongestionControl, Leaning, Prior};
 use self::growth::Growth;
 use self::held::Held;
 use self::pacing::Pacing;
@@ -55,7 +55,7 @@ enum State {
 /// The evidence of one sender.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not hang together")]
-pub struct Shadow {
+pub struct Evidence {
     /// Effective segment size in bytes; 0 while not known.
     mss: u32,
     /// What was sent up to this position had another size, as long as some of it is outstanding; 0 without a change.
@@ -103,7 +103,7 @@ pub struct Shadow {
     pipe_after_loss: u32,
 }
 
-impl Shadow {
+impl Evidence {
     /// A sender with `delivered_bytes` acknowledged before its first data: the SYN; `midstream` if its start was not seen.
     pub fn new(delivered_bytes: u64, midstream: bool) -> Self {
         Self {
@@ -228,7 +228,7 @@ impl Shadow {
     }
 
     /// The congestion control by the evidence.
-    pub fn flavour(&self) -> Flavour {
+    pub fn congestion_control(&self) -> CongestionControl {
         self.leaning.verdict()
     }
 

@@ -4,7 +4,7 @@ use strum::VariantArray;
 
 /// The congestion controls that are distinguished.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, VariantArray)]
-pub enum Flavour {
+pub enum CongestionControl {
     /// No evidence yet.
     #[default]
     Unknown,
@@ -14,7 +14,7 @@ pub enum Flavour {
     Bbr,
 }
 
-impl Flavour {
+impl CongestionControl {
     /// Its stable name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,12 +63,12 @@ pub struct Leaning {
     /// The verdict on the host: applies while this flow's own packets are not clear.
     prior: Prior,
     /// The verdict. It is kept, since packets read it often and rarely change it.
-    verdict: Flavour,
+    verdict: CongestionControl,
 }
 
 impl Default for Leaning {
     fn default() -> Self {
-        Self { bbr: 0.0, prior: Prior::Unknown, verdict: Flavour::Unknown }
+        Self { bbr: 0.0, prior: Prior::Unknown, verdict: CongestionControl::Unknown }
     }
 }
 
@@ -100,13 +100,13 @@ impl Leaning {
     }
 
     /// The verdict of its own packets.
-    pub fn own(self) -> Flavour {
+    pub fn own(self) -> CongestionControl {
         if self.bbr >= CLEAR {
-            Flavour::Bbr
+            CongestionControl::Bbr
         } else if self.bbr > -CLEAR {
-            Flavour::Unknown
+            CongestionControl::Unknown
         } else {
-            Flavour::LossBased
+            CongestionControl::LossBased
         }
     }
 
@@ -119,23 +119,23 @@ impl Leaning {
 
     /// Whether a sender that was seen to pace may be BBR, although that is not clear.
     pub(super) fn may_be_bbr(self) -> bool {
-        self.bbr > -NOT_AS_PACED && self.verdict != Flavour::Bbr
+        self.bbr > -NOT_AS_PACED && self.verdict != CongestionControl::Bbr
     }
 
     /// The verdict of its own packets or else of its host, unless its own contradict that.
-    pub fn verdict(self) -> Flavour {
+    pub fn verdict(self) -> CongestionControl {
         self.verdict
     }
 
     /// Whether it is taken for BBR.
     pub(crate) fn is_bbr(self) -> bool {
-        self.verdict == Flavour::Bbr
+        self.verdict == CongestionControl::Bbr
     }
 
     fn weigh(&mut self) {
         self.verdict = match (self.own(), self.prior) {
-            (_, Prior::Bbr) if self.bbr > -NOT_AS_HOST => Flavour::Bbr,
-            (Flavour::Unknown, Prior::LossBased) => Flavour::LossBased,
+            (_, Prior::Bbr) if self.bbr > -NOT_AS_HOST => CongestionControl::Bbr,
+            (CongestionControl::Unknown, Prior::LossBased) => CongestionControl::LossBased,
             (own, _) => own,
         };
     }

@@ -7,12 +7,12 @@ use super::bbr::{Delivery, Departure};
 use super::held::Stand;
 use super::observation::{Acked, Sent};
 use super::sampling::TransferEnd;
-use super::{Shadow, State};
+use super::{Evidence, State};
 use crate::flow::maybe::MaybeTime;
 use crate::flow::sequence::low_half;
 use crate::mem::allocated_for;
 
-impl Shadow {
+impl Evidence {
     /// A packet with payload went out.
     pub fn on_sent(&mut self, at: Timestamp, sent: &Sent) {
         if self.mss == 0 {

@@ -190,49 +190,49 @@ impl Rounds {
 mod tests {
     use spand_proto::units::{Bytes, Micros, Timestamp};
 
-    use super::super::Shadow;
+    use super::super::Evidence;
     use super::super::observation::{Acked, Sent};
     use crate::types::{Limiter, SampleReason};
 
     const MSS: u64 = 1_000;
 
-    fn opened() -> Shadow {
-        let mut shadow = Shadow::new(0, false);
-        shadow.on_open(Timestamp(0), Bytes(MSS), Some(Micros(100_000)));
-        shadow
+    fn opened() -> Evidence {
+        let mut evidence = Evidence::new(0, false);
+        evidence.on_open(Timestamp(0), Bytes(MSS), Some(Micros(100_000)));
+        evidence
     }
 
-    fn send(shadow: &mut Shadow, segments: u64, peer_window: u64) {
+    fn send(evidence: &mut Evidence, segments: u64, peer_window: u64) {
         for n in 1..=segments {
             let (pipe, peer_window) = (n * MSS, Some(peer_window));
             let sent = Sent { new_bytes: 1_000, full_sized: true, pipe, flight: pipe, peer_window, ..Sent::default() };
-            shadow.on_sent(Timestamp(0), &sent);
+            evidence.on_sent(Timestamp(0), &sent);
         }
     }
 
-    fn acknowledge(shadow: &mut Shadow, at: Timestamp, segments: u64) {
+    fn acknowledge(evidence: &mut Evidence, at: Timestamp, segments: u64) {
         let bytes = segments * MSS;
-        shadow.on_ack(at, &Acked { delivered_bytes: bytes, ..Acked::default() });
+        evidence.on_ack(at, &Acked { delivered_bytes: bytes, ..Acked::default() });
     }
 
     #[test]
     fn a_transfer_that_leaves_in_one_flight_of_an_unknown_window_gives_a_lower_bound() {
-        let mut shadow = opened();
-        send(&mut shadow, 21, 1_000_000);
-        acknowledge(&mut shadow, Timestamp::from_micros(100_000), 21);
-        let end = shadow.on_transfer_end().unwrap();
+        let mut evidence = opened();
+        send(&mut evidence, 21, 1_000_000);
+        acknowledge(&mut evidence, Timestamp::from_micros(100_000), 21);
+        let end = evidence.on_transfer_end().unwrap();
         assert_eq!((end.reason, end.window.segments(Bytes(MSS)).0), (SampleReason::EndAppLimited, 21));
     }
 
     #[test]
     fn a_window_that_is_not_full_holds_a_sender_that_has_more() {
         let limiter = |more, repeats_wait| {
-            let mut shadow = opened();
+            let mut evidence = opened();
             let sent = Sent { new_bytes: 1_000, full_sized: true, more, pipe: 1_000, flight: 1_000, ..Sent::default() };
-            shadow.on_sent(Timestamp(0), &sent);
+            evidence.on_sent(Timestamp(0), &sent);
             let again = Sent { new_bytes: 0, retransmitted_bytes: 1_000, repeats_wait, ..sent };
-            shadow.on_sent(Timestamp::from_micros(1), &again);
-            shadow.limiter(Timestamp::from_micros(500_000))
+            evidence.on_sent(Timestamp::from_micros(1), &again);
+            evidence.limiter(Timestamp::from_micros(500_000))
         };
         assert_eq!(limiter(true, false), Limiter::Window);
         assert_eq!(limiter(false, true), Limiter::Window, "something lost waits to be sent again");

@@ -6,7 +6,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 use super::bbr::Bbr;
 use super::observation::Sent;
 use super::rounds::Signs;
-use super::{Shadow, State};
+use super::{Evidence, State};
 
 /// Full-sized segments in a round trip from which on its clocking is evidence.
 const CLOCKING_LEAST: u16 = 8;
@@ -38,7 +38,7 @@ const BURSTS_SHOWN: Micros = Micros(8_000);
 /// Lead of its rivals at which BBR is dropped until they are contradicted again.
 const BBR_DROPPED: f64 = 2.0;
 
-impl Shadow {
+impl Evidence {
     /// Rule 3: Reno and CUBIC are ACK-clocked, BBR paces. An application that writes at a steady rate does neither.
     pub(super) fn weigh_clocking(&mut self, at: Timestamp, ended: Signs) {
         let judged = self.clock.take_distinct() && ended.full_sized > 0 && !ended.receiver_full && !ended.waited;

@@ -2,10 +2,10 @@
 
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
-use super::flavour::Flavour;
-use super::observation::{LossKind, ShadowSample};
+use super::control::CongestionControl;
+use super::observation::{LossKind, SenderSample};
 use super::rules::{CLOCKED_LEAST, Repair};
-use super::{Shadow, State};
+use super::{Evidence, State};
 use crate::counters::Ignored;
 use crate::flow::sequence::low_half;
 use crate::types::{Limiter, Phase, SampleReason};
@@ -49,12 +49,12 @@ impl Transfer {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AfterLoss {
     /// The sample of the last one, if its sender runs a certain congestion control.
-    held: Option<ShadowSample>,
+    held: Option<SenderSample>,
     /// One gave a sample.
     sampled: bool,
     /// Upper bound, in bytes, of the sample that waits for the arrival of a lost first flight; 0 if none waits.
     arriving_at_most: f32,
-    /// The first round trip of the recovery under way was judged ([`Shadow::weigh_reduction`]).
+    /// The first round trip of the recovery under way was judged ([`Evidence::weigh_reduction`]).
     judged: bool,
     /// When the round trip under way began, and what was delivered by then: microseconds and bytes, the low half of each.
     round_began: (u32, u32),
@@ -84,13 +84,13 @@ impl AfterLoss {
     }
 }
 
-impl Shadow {
+impl Evidence {
     /// The sender detected congestion. `pipe_before` is as just before the first retransmission (or, without one, before the
     /// reduction).
     ///
     /// In congestion avoidance this gives the window just before it, less one segment; the error is the reason for no
     /// sample, for the caller to count.
-    pub fn on_loss(&mut self, at: Timestamp, kind: LossKind, pipe_before: u64) -> Result<ShadowSample, Ignored> {
+    pub fn on_loss(&mut self, at: Timestamp, kind: LossKind, pipe_before: u64) -> Result<SenderSample, Ignored> {
         if self.mss == 0 {
             return Err(Ignored::NoMss);
         }
@@ -124,7 +124,7 @@ impl Shadow {
 
     /// The sample of the last loss waits for the arrival of the first flight. `sample`: that of the window alone.
     #[expect(clippy::cast_possible_truncation, reason = "a window's digits fit")]
-    pub fn await_arrivals(&mut self, sample: Option<ShadowSample>) {
+    pub fn await_arrivals(&mut self, sample: Option<SenderSample>) {
         if let Some(after_loss) = &mut self.after_loss {
             (after_loss.held, after_loss.sampled) = (None, true);
             let at_most = sample.map_or(f32::INFINITY, |sample| sample.window.bytes() as f32);
@@ -139,12 +139,12 @@ impl Shadow {
     }
 
     /// The sample that waited: `arrived` bytes of the first flight were delivered. `None` if the sender may run BBR.
-    pub fn take_arrived(&mut self, arrived: Bytes) -> Option<ShadowSample> {
+    pub fn take_arrived(&mut self, arrived: Bytes) -> Option<SenderSample> {
         let at_most = std::mem::take(&mut self.after_loss.as_mut()?.arriving_at_most);
         if self.may_be_bbr() {
             return None;
         }
-        Some(ShadowSample {
+        Some(SenderSample {
             window: Window::from_bytes(f64::from(at_most).min(arrived.0 as f64))?,
             reason: SampleReason::FirstFlight,
             reduced_before: self.reduced,
@@ -155,7 +155,7 @@ impl Shadow {
     ///
     /// A loss-free one gives the window it reached, or, if the application or the receiver limited it, its largest pipe as a
     /// lower bound.
-    pub fn on_transfer_end(&mut self) -> Result<ShadowSample, Ignored> {
+    pub fn on_transfer_end(&mut self) -> Result<SenderSample, Ignored> {
         self.settle_end();
         let (transfer, after_loss) = (std::mem::take(&mut self.transfer), self.after_loss.take());
         if self.mss == 0 {
@@ -180,7 +180,7 @@ impl Shadow {
         let shown = f64::from(transfer.pipe_max_bytes) / f64::from(self.mss);
         // BBR that starts up has three times its share in flight.
         let carried = || self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction()));
-        let unnamed = self.flavour() == Flavour::Unknown && self.leaning.may_be_bbr();
+        let unnamed = self.congestion_control() == CongestionControl::Unknown && self.leaning.may_be_bbr();
         let bounded = unnamed.then(carried).flatten();
         let is_bbr = self.leaning.is_bbr();
         let reached = if is_bbr { self.share_segments() } else { end.window_segments };
@@ -202,18 +202,18 @@ impl Shadow {
     }
 
     /// A sample that waited for evidence: of a loss, which congestion control reduced; of BBR, its rate.
-    pub fn take_sample(&mut self, at: Timestamp) -> Option<ShadowSample> {
-        let flavour = self.flavour();
+    pub fn take_sample(&mut self, at: Timestamp) -> Option<SenderSample> {
+        let flavour = self.congestion_control();
         if let Some(after_loss) = &mut self.after_loss
             && let Some(held) = after_loss.held
         {
             let starting = self.bbr.as_ref().is_some_and(|bbr| bbr.starting());
             let doubtful = self.bbr.is_some() && self.leaning.may_be_bbr();
             let holds = match flavour {
-                Flavour::Bbr if starting => None,
-                Flavour::Bbr => Some(false),
+                CongestionControl::Bbr if starting => None,
+                CongestionControl::Bbr => Some(false),
                 _ if doubtful => None,
-                Flavour::Unknown | Flavour::LossBased => Some(true),
+                CongestionControl::Unknown | CongestionControl::LossBased => Some(true),
             };
             if let Some(holds) = holds {
                 after_loss.held = None;
@@ -221,7 +221,7 @@ impl Shadow {
                 return holds.then_some(held);
             }
         }
-        if flavour != Flavour::Bbr || self.state != State::Open || !self.known {
+        if flavour != CongestionControl::Bbr || self.state != State::Open || !self.known {
             return None;
         }
         let bbr = self.bbr.as_mut()?;
@@ -251,7 +251,7 @@ impl Shadow {
     ///
     /// The sample of a sender that may run BBR waits until its congestion control is identified: the flight of BBR is up to twice its
     /// share.
-    fn loss_sample(&mut self, at: Timestamp, kind: LossKind, pipe: u32) -> Result<ShadowSample, Ignored> {
+    fn loss_sample(&mut self, at: Timestamp, kind: LossKind, pipe: u32) -> Result<SenderSample, Ignored> {
         let reason = match kind {
             LossKind::Timeout => return Err(Ignored::Timeout),
             LossKind::Ecn => SampleReason::Ecn,
@@ -283,9 +283,9 @@ impl Shadow {
         Ok(sample)
     }
 
-    fn sample(&self, segments: f64, reason: SampleReason) -> Result<ShadowSample, Ignored> {
+    fn sample(&self, segments: f64, reason: SampleReason) -> Result<SenderSample, Ignored> {
         let window = self.bytes(segments).ok_or(Ignored::Inexact)?;
-        Ok(ShadowSample { window, reason, reduced_before: self.reduced })
+        Ok(SenderSample { window, reason, reduced_before: self.reduced })
     }
 
     fn back_off(&mut self, kind: LossKind, pipe_before: u64) {

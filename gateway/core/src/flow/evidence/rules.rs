@@ -2,11 +2,11 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-use super::evidence::ANSWER_WITHIN;
+use super::ack_clock::ANSWER_WITHIN;
 use super::growth::Growth;
 use super::observation::Sent;
 use super::rounds::Signs;
-use super::{Shadow, State};
+use super::{Evidence, State};
 use crate::types::Limiter;
 
 /// Segments within this time leave at once.
@@ -47,7 +47,7 @@ const REDUCED_PART: f64 = 0.8;
 const CONSERVED_PART: f64 = 0.95;
 const REDUCTION_EVIDENCE: f64 = 1.0;
 
-impl Shadow {
+impl Evidence {
     /// Whether one more segment would exceed the peer's window as of the sender, which `unknown` acknowledged bytes have not reached.
     pub(super) fn receiver_is_full(&self, sent: &Sent, unknown: u64) -> bool {
         let needed = sent.flight.saturating_add(unknown).saturating_add(RECEIVER_ROOM * u64::from(self.mss));
