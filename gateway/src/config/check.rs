@@ -57,7 +57,7 @@ impl Config {
         self.check_capture()?;
         self.traffic.check_tunnels()?;
         if self.limits.fragmented_packets.is_some() {
-            return Err("limits.fragmented_packets is no option any more: remove the line, IP packets in fragments are counted and not reassembled"
+            return Err("limits.fragmented_packets is no option any more: remove the line. Fragments of IP packets are counted and not reassembled"
                 .to_owned());
         }
         self.check_estimate()?;
