@@ -52,8 +52,6 @@ pub(crate) struct Space {
     pub(crate) una: u64,
     /// Highest position sent, exclusive.
     pub(crate) nxt: u64,
-    /// The peer acknowledged something.
-    pub(crate) acknowledged: bool,
     /// The window its peer announced last.
     pub(crate) peer_window: Option<Announced>,
 }
@@ -127,7 +125,7 @@ mod tests {
     fn space(una: u32, flight: u64) -> Space {
         let una = first_position(una);
         let peer_window = Some(Announced { field: 1_000, shift: Some(7) });
-        Space { una, nxt: una + flight, acknowledged: true, peer_window }
+        Space { una, nxt: una + flight, peer_window }
     }
 
     #[test]

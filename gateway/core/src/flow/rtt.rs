@@ -11,7 +11,7 @@ const MAX_RTO: Micros = Micros(60_000_000);
 
 /// What takes longer was not waiting for the network: no stack keeps asking for this long (RFC 9293 section 3.8.3 gives
 /// up after 100 s at the earliest, and BSD's longest timeout is 64 s).
-const LONGEST_ROUND_TRIP: Micros = Micros::from_secs(120);
+pub(crate) const LONGEST_ROUND_TRIP: Micros = Micros::from_secs(120);
 
 /// The time from `sent` to `answered`; `None` where it runs backwards (files merged with clocks apart, a damaged record) or
 /// is longer than any round trip.

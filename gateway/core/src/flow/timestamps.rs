@@ -4,74 +4,60 @@
 //! zero-window probes are not timed at all, since nothing obliges the peer to answer them at once. Kept apart from
 //! sequence and acknowledgement samples.
 
+use arrayvec::ArrayVec;
 use spand_proto::units::{Micros, Timestamp};
 
-use crate::flow::rtt::round_trip;
-use crate::flow::sequence::is_after;
+use crate::flow::rtt::LONGEST_ROUND_TRIP;
+use crate::flow::sequence::{is_after, low_half};
 
 /// Values waiting for their echo at a time. With the table full no further value is timed until one is answered, which
 /// thins the samples of a long path without changing any.
 const WAITING: usize = 8;
 
+/// A value, and when it was sent: the low half in microseconds, since every sender has these.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    value: u32,
+    sent_us: u32,
+}
+
 /// Timestamp values of one sender that wait for their echo.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EchoTimer {
-    /// Values in the order in which they were sent, and beside each when it was: together they would take a third more room.
-    values: [u32; WAITING],
-    sent_at: [Timestamp; WAITING],
-    waiting: u8,
-    /// A value was sent, the newest that.
-    sent: bool,
-    newest: u32,
+    /// In the order in which they were sent.
+    waiting: ArrayVec<Waiting, WAITING>,
+    /// The newest value that was sent.
+    newest: Option<u32>,
 }
 
 impl EchoTimer {
     /// A packet that wants an answer left with `value`.
     pub(crate) fn sent(&mut self, value: u32, at: Timestamp) {
-        if !self.is_newest(value) {
-            return;
-        }
-        (self.sent, self.newest) = (true, value);
-        let place = usize::from(self.waiting);
-        // A full table leaves this value untimed.
-        if let (Some(waiting), Some(sent_at)) = (self.values.get_mut(place), self.sent_at.get_mut(place)) {
-            (*waiting, *sent_at) = (value, at);
-            self.waiting += 1;
+        if self.is_newest(value) {
+            self.newest = Some(value);
+            // A full table leaves this value untimed.
+            _ = self.waiting.try_push(Waiting { value, sent_us: low_half(at.0 / 1_000) });
         }
     }
 
     /// A packet that wants no answer left with `value`: a later one with the same value is not its first sighting.
     pub(crate) fn sent_untimed(&mut self, value: u32) {
         if self.is_newest(value) {
-            (self.sent, self.newest) = (true, value);
+            self.newest = Some(value);
         }
     }
 
     fn is_newest(&self, value: u32) -> bool {
-        !self.sent || is_after(value, self.newest)
+        self.newest.is_none_or(|newest| is_after(value, newest))
     }
 
     /// The peer echoed `value`; returns the round trip where this is its first echo.
     pub(crate) fn echoed(&mut self, value: u32, at: Timestamp) -> Option<Micros> {
-        let (mut rtt, mut kept) = (None, 0);
-        for place in 0..usize::from(self.waiting) {
-            let (Some(sent), Some(sent_at)) = (self.values.get(place).copied(), self.sent_at.get(place).copied())
-            else {
-                break;
-            };
-            if sent == value {
-                rtt = round_trip(sent_at, at);
-            }
-            // What lies before an echoed value will not be echoed any more.
-            if is_after(sent, value) {
-                if let (Some(to), Some(to_at)) = (self.values.get_mut(kept), self.sent_at.get_mut(kept)) {
-                    (*to, *to_at) = (sent, sent_at);
-                }
-                kept += 1;
-            }
-        }
-        self.waiting = u8::try_from(kept).unwrap_or(self.waiting);
-        rtt
+        let timed = self.waiting.iter().find(|waiting| waiting.value == value).copied();
+        // What lies before an echoed value will not be echoed any more.
+        self.waiting.retain(|waiting| is_after(waiting.value, value));
+        let rtt = Micros(low_half(at.0 / 1_000).wrapping_sub(timed?.sent_us).into());
+        (rtt <= LONGEST_ROUND_TRIP).then_some(rtt)
     }
 }
 

@@ -60,7 +60,8 @@ impl Connection {
 
     /// Whether it goes on as far as both its sides say: nothing that one packet says ends it.
     pub(crate) fn is_live(&self) -> bool {
-        let acknowledged = self.parties.iter().all(|party| party.as_ref().is_none_or(ConnectionEnd::is_closed));
+        let acknowledged =
+            self.parties.iter().all(|party| party.as_ref().is_none_or(|party| party.state().is_closed()));
         // A reset that may have ended it has not: a SYN then waits for its answer, too.
         let over = self.stage == Stage::Closed && (acknowledged || self.doubts.reset_at != MaybeTime::NONE);
         !over && self.sides_that_sent() == 2
@@ -68,7 +69,7 @@ impl Connection {
 
     /// Whether `segment`, sent by `side`, is an answer to a SYN that this connection, which goes on, never had.
     pub(crate) fn has_no_use_for(&self, side: Side, segment: &Segment) -> bool {
-        let isn = self.party(side).and_then(ConnectionEnd::syn).map(|syn| syn.isn);
+        let isn = self.party(side).and_then(|party| party.state().syn).map(|syn| syn.isn);
         let answer = segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ACK);
         answer && self.agreed && self.is_live() && isn != Some(segment.seq)
     }
@@ -76,7 +77,7 @@ impl Connection {
     /// Whether the numbers of `segment`, sent by `side`, lie far from everything that both sides sent and acknowledged.
     #[inline]
     pub(crate) fn is_stray(&self, side: Side, segment: &Segment) -> bool {
-        let is_far = |party: Option<&ConnectionEnd>, number| party.is_some_and(|party| !party.is_near(number));
+        let is_far = |party: Option<&ConnectionEnd>, number| party.is_some_and(|party| !party.state().is_near(number));
         self.agreed
             && (is_far(self.party(side), segment.seq)
                 || segment.ack.is_some_and(|ack| is_far(self.party(side.other()), ack)))
@@ -99,8 +100,8 @@ impl Connection {
         };
         let Some(reason) = reason else { return false };
         context.counters.ignore(reason);
-        if let Some(party) = self.party_mut(side) {
-            party.note_ignored(segment, context);
+        if let Some(sender) = self.party_mut(side).as_mut().and_then(ConnectionEnd::sender_mut) {
+            sender.note_ignored(segment, context);
         }
         true
     }
@@ -132,14 +133,14 @@ impl Connection {
     }
 
     fn judge_reset(&self, side: Side, segment: &Segment) -> Reset {
-        let (own, peer) = (self.party(side), self.party(side.other()));
-        let Some(own) = own.filter(|own| own.has_sent() || own.space().acknowledged) else {
+        let [own, peer] = [side, side.other()].map(|side| self.party(side).map(ConnectionEnd::state));
+        let Some(own) = own.filter(|own| own.has_sent() || own.is_acknowledged()) else {
             // Never heard. What answers a SYN acknowledges it (RFC 9293 section 3.10.7.3).
-            let Some(peer) = peer.filter(|peer| peer.syn().is_some()) else { return Reset::Ends };
+            let Some(peer) = peer.filter(|peer| peer.syn.is_some()) else { return Reset::Ends };
             let answers = segment.ack.is_some_and(|ack| peer.space().is_answered_by(ack));
             return if answers { Reset::Ends } else { Reset::Nothing };
         };
-        if own.syn().is_none() && peer.is_none_or(|peer| !peer.has_sent()) {
+        if own.syn.is_none() && peer.is_none_or(|peer| !peer.has_sent()) {
             // Of one side alone in mid-stream there is nothing to lose.
             return Reset::Ends;
         }

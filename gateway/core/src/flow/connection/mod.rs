@@ -212,10 +212,10 @@ impl Connection {
             // Its peer was seen alone so far: a SYN that answers belongs to it, another one to it only while it opens.
             return !segment.flags.has(Flags::ACK) && closed;
         };
-        match sender.syn() {
+        match sender.state().syn {
             Some(syn) if syn.isn == segment.seq => false,
             Some(_) => !segment.flags.has(Flags::ACK) || closed,
-            None => !segment.flags.has(Flags::ACK) && (sender.has_sent() || closed),
+            None => !segment.flags.has(Flags::ACK) && (sender.state().has_sent() || closed),
         }
     }
 
@@ -261,19 +261,22 @@ impl Connection {
         if copy {
             context.counters.ignore(Ignored::DuplicateCopy);
         } else if let Some(peer) = peer.as_deref_mut() {
-            let una = peer.una();
+            let una = peer.state().una();
             // A SYN's own window is not shifted.
             peer.acknowledge(segment, if syn { Some(0) } else { shift }, context);
-            self.progressed |= peer.una() > una;
+            self.progressed |= peer.state().una() > una;
         }
         let repeated = sender.send(segment, copy, context);
         if syn
             && let Some(peer) = peer.as_deref_mut()
-            && let (Some(own), Some(other)) = (sender.syn(), peer.syn())
+            && let (Some(own), Some(other)) = (sender.state().syn, peer.state().syn)
         {
-            let (reaction, peer_reaction) = (peer.handshake_rtt(), sender.handshake_rtt());
-            sender.agree(&own, &other, reaction, segment.at);
-            peer.agree(&other, &own, peer_reaction, segment.at);
+            let (reaction, peer_reaction) = (peer.state().handshake_rtt.get(), sender.state().handshake_rtt.get());
+            for (end, other, reaction) in [(&mut *sender, other, reaction), (peer, own, peer_reaction)] {
+                if let Some(sender) = end.sender_mut() {
+                    sender.agree(&other, reaction, segment.at);
+                }
+            }
         }
         let mut closed = false;
         let look_at = peer.and_then(ConnectionEnd::sender_mut).and_then(|peer| peer.end_or_await_silence(context));
@@ -308,12 +311,12 @@ impl Connection {
         from.retransmitted_bytes = repeated.bytes.into();
         // It stays until the network is in the table, or it ends.
         if self.pass_on(ends, [low, high], (at, ended), context) {
-            self.parties.iter_mut().flatten().for_each(|party| *party.passed_mut() = Passed::default());
+            self.parties.iter_mut().flatten().for_each(|party| party.state_mut().passed = Passed::default());
         }
     }
 
-    fn passed(&mut self) -> [Passed; 2] {
-        self.parties.each_mut().map(|party| party.as_mut().map(|party| *party.passed_mut()).unwrap_or_default())
+    fn passed(&self) -> [Passed; 2] {
+        self.parties.each_ref().map(|party| party.as_ref().map(|party| party.state().passed).unwrap_or_default())
     }
 
     /// Gives the networks of its sides' peers what is theirs; whether any of them took it.
@@ -350,7 +353,7 @@ impl Connection {
             self.times.note_untimed();
         } else if segment.at >= now {
             self.times.note_in_order();
-        } else if let Some(latest) = self.parties.iter().flatten().filter_map(ConnectionEnd::last_at).max() {
+        } else if let Some(latest) = self.parties.iter().flatten().filter_map(|end| end.state().last_at()).max() {
             match latest.since(segment.at) {
                 Micros(0) => self.times.note_in_order(),
                 by => self.times.note_late(by),
@@ -368,7 +371,8 @@ impl Connection {
     /// Whether [`Self::held`] may be another than when this was last asked: cheaper than that, and asked after every packet.
     #[inline]
     pub(crate) fn take_resized(&mut self) -> bool {
-        let marks = self.parties.each_ref().map(|end| end.as_ref().map_or(0, ConnectionEnd::size_mark));
+        let marks =
+            self.parties.each_ref().map(|end| end.as_ref().map_or(0, |end| end.sender().map_or(1, Sender::size_mark)));
         std::mem::replace(&mut self.marks, marks) != marks
     }
 
@@ -414,7 +418,7 @@ impl Connection {
         if self.counted && self.sides_that_sent() < 2 {
             context.counters.connections_one_sided += 1;
         }
-        let reports = std::mem::take(&mut self.parties).map(|party| party?.finish(context));
+        let reports = std::mem::take(&mut self.parties).map(|mut party| party.as_mut()?.sender_mut()?.finish(context));
         // The network may be in the table since then.
         self.pass_on(ends, passed, (last_at, true), context);
         reports
@@ -426,11 +430,11 @@ impl Connection {
         (context.bad_times, context.rate) = (self.times.fault(), self.rate);
         self.sent = u8::try_from(self.sides_that_sent()).unwrap_or(u8::MAX);
         let parties = std::mem::take(&mut self.parties);
-        parties.map(|party| party?.finish(context))
+        parties.map(|mut party| party.as_mut()?.sender_mut()?.finish(context))
     }
 
     fn sides_that_sent(&self) -> usize {
-        usize::from(self.sent).max(self.parties.iter().flatten().filter(|party| party.has_sent()).count())
+        usize::from(self.sent).max(self.parties.iter().flatten().filter(|party| party.state().has_sent()).count())
     }
 
     /// Whether it is closed and its senders are gone.
@@ -467,8 +471,11 @@ impl Connection {
             let party = self.new_party(other, ack, [segment.destination, segment.source], segment);
             *self.party_mut(other) = Some(party);
         }
-        if let Some(party) = self.party_mut(side).as_mut().filter(|party| !party.has_sent()) {
-            party.place_first(segment, place);
+        if let Some(party) = self.party_mut(side).as_mut().filter(|party| !party.state().has_sent()) {
+            party.state_mut().place_first(segment);
+            if let Some(sender) = party.sender_mut() {
+                sender.place_first(segment, place);
+            }
         }
     }
 
@@ -476,7 +483,7 @@ impl Connection {
         let follow = self.role(side).follow.then_some(self.id);
         let full = self.reports == FlowReports::Full;
         if follow.is_none() && !full {
-            return ConnectionEnd::SeqState(Box::new(SeqState::new(number)));
+            return ConnectionEnd::KeptUp(Box::new(SeqState::new(number)));
         }
         let midstream = !segment.flags.has(Flags::SYN);
         let report = (self.reports != FlowReports::None).then(|| {
@@ -496,30 +503,30 @@ impl Connection {
 
     /// A SYN came: the window scales of both ends hold from here on.
     fn settle_shifts(&mut self) {
-        let [low, high] = [Side::Low, Side::High].map(|side| self.party(side).and_then(ConnectionEnd::syn));
+        let [low, high] = [Side::Low, Side::High].map(|side| self.party(side).and_then(|party| party.state().syn));
         self.shifts = [window_shift(low, high), window_shift(high, low)];
     }
 
     /// Follows opening and closing; what is over ends its transfers and gives its memory back. Returns whether nothing more of it is
     /// counted.
     fn advance_stage(&mut self, segment: &Segment, context: &mut FlowContext<'_>) -> bool {
-        let count = |is: fn(&ConnectionEnd) -> bool| self.parties.iter().flatten().filter(|party| is(party)).count();
+        let count = |is: fn(&SeqState) -> bool| self.parties.iter().flatten().filter(|party| is(party.state())).count();
         let reset = segment.flags.has(Flags::RST);
-        self.agreed |= !segment.flags.has(Flags::SYN) && count(ConnectionEnd::is_agreed) == 2;
+        self.agreed |= !segment.flags.has(Flags::SYN) && count(SeqState::is_agreed) == 2;
         self.stage = match self.stage {
-            _ if reset || count(ConnectionEnd::has_finished) == 2 => Stage::Closed,
+            _ if reset || count(SeqState::has_finished) == 2 => Stage::Closed,
             // Both were heard, and agree: what one side alone says, anybody may have made up. And something that one sent has
             // arrived: until then a flood of data costs nobody else a place.
             Stage::Opening
                 if !segment.flags.has(Flags::SYN)
-                    && count(ConnectionEnd::is_agreed) == 2
-                    && count(ConnectionEnd::has_delivered) > 0 =>
+                    && count(SeqState::is_agreed) == 2
+                    && count(SeqState::has_delivered) > 0 =>
             {
                 Stage::Established
             }
             stage => stage,
         };
-        if reset || (self.stage == Stage::Closed && count(ConnectionEnd::is_closed) == 2) {
+        if reset || (self.stage == Stage::Closed && count(SeqState::is_closed) == 2) {
             for sender in self.parties.iter_mut().flatten().filter_map(ConnectionEnd::sender_mut) {
                 sender.end_transfer(context);
                 sender.release(context);

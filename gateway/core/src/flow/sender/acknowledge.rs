@@ -5,48 +5,43 @@ use spand_proto::units::{Micros, Timestamp};
 
 use super::Sender;
 use crate::counters::Ignored;
-use crate::flow::acceptance::Announced;
 use crate::flow::evidence::observation::{Acked, LossKind, Newest};
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
 use crate::flow::recovery::{AckKind, Progress, Turn};
 use crate::flow::rtt::round_trip;
-use crate::flow::scoreboard::CumulativeAck;
+use crate::flow::scoreboard::{CumulativeAck, Scoreboard};
+use crate::flow::seq_state::Acknowledged;
 use crate::flow::sink::FlowContext;
 use crate::wire::segment::{Flags, Segment};
 
 impl Sender {
     /// Processes an acknowledgement from the peer; `scale` is the shift of its window, where known.
     pub(crate) fn acknowledge(&mut self, segment: &Segment, scale: Option<u8>, context: &mut FlowContext<'_>) {
-        let Some(number) = segment.ack else { return };
         let at = segment.at;
-        if !self.has_sent() && !self.acknowledged.any() {
-            // Only this acknowledgement was seen: the sequence space starts here.
-            self.start_at(number);
+        if let (Some(number), true) = (segment.ack, self.state.has_sent()) {
+            let ack = self.state.position(number);
+            if let Some(details) = self.details() {
+                details.highest_ack = details.highest_ack.max(Some(ack));
+            }
         }
-        let ack = self.position(number);
-        if self.has_sent()
-            && let Some(details) = self.details()
-        {
-            details.highest_ack = details.highest_ack.max(Some(ack));
-        }
-        if self.acks_unsent_data(ack, segment) {
-            context.counters.ignore(Ignored::BeyondWindow);
+        let Some(Acknowledged { ack, missed, first, window_moved }) = self.state.acknowledge(segment, scale, context)
+        else {
             return;
+        };
+        if first && !self.state.has_sent() {
+            self.board = Scoreboard::starting_at(ack);
         }
-        let window_moved = self.take_window(segment, ack, scale);
         let outstanding = self.board.flight() > 0;
-        if !outstanding && ack == self.board.una() && self.acknowledged.any() && segment.options.sack.is_empty() {
+        if !outstanding && ack == self.board.una() && !first && segment.options.sack.is_empty() {
             // The usual packet to the receiving side of a transfer: nothing is outstanding, nothing is acknowledged.
             return;
         }
         let una_before = self.board.una();
-        // Bytes that the capture missed were sent, but it is unknown whether the window allowed them: they do not open it.
-        let missed = ack.saturating_sub(self.board.nxt());
         let min_rtt = self.rtt.min();
         let newest_before = self.board.newest_arrived();
         let cumulative = self.board.acknowledge(ack, at, min_rtt);
+        // Bytes that the capture missed were sent, but it is unknown whether the window allowed them: they do not open it.
         let seen_advance = cumulative.advanced.saturating_sub(missed);
-        self.acknowledged = self.acknowledged.further(cumulative.advanced);
         self.last_ack = MaybeTime::some(at);
         self.last_active = MaybeTime::some(context.now);
         let mut sacked = None;
@@ -110,7 +105,7 @@ impl Sender {
 
     /// Bytes that an acknowledgement newly reports as delivered (`tp->delivered`).
     fn newly_delivered(&mut self, duplicate: bool, cumulative: &CumulativeAck, seen_advance: u64, sacked: u64) -> u64 {
-        if self.syn.is_none() || self.sack_agreed {
+        if self.state.syn.is_none() || self.sack_agreed {
             return seen_advance - cumulative.sacked_before.min(seen_advance) + sacked;
         }
         let (mss, arrived_before) = (self.size.bytes_or_usual(), self.board.arrived());
@@ -126,24 +121,6 @@ impl Sender {
         }
     }
 
-    /// Acknowledges data that was never sent: by a little after capture loss, by any amount in a forged reset.
-    fn acks_unsent_data(&self, ack: u64, segment: &Segment) -> bool {
-        let ahead = ack.saturating_sub(self.board.nxt());
-        ahead > self.believable_reach() || (ahead > 0 && segment.flags.has(Flags::RST) && self.has_sent())
-    }
-
-    /// Takes the advertised window; returns whether it changed.
-    fn take_window(&mut self, segment: &Segment, ack: u64, shift: Option<u8>) -> bool {
-        let announced = Some(Announced { field: segment.window, shift });
-        // The window of an overtaken acknowledgement is out of date (RFC 9293 section 3.10.7.4, SND.WL2).
-        let overtaken = self.acknowledged.any() && ack < self.board.una();
-        if self.peer_window == announced || segment.flags.has(Flags::RST) || overtaken {
-            return false;
-        }
-        let before = std::mem::replace(&mut self.peer_window, announced);
-        before.is_none_or(|before| before.field != segment.window)
-    }
-
     /// Takes SACK blocks: bytes newly SACKed, and whether the first block is a DSACK (RFC 2883 section 4).
     fn take_sack(
         &mut self,
@@ -155,7 +132,7 @@ impl Sender {
         let blocks = &segment.options.sack;
         let Some(first) = blocks.first() else { return (0, false) };
         let limit = context.segment_limit(true);
-        let position = |number| self.position(number);
+        let position = |number| self.state.position(number);
         let below = position(first.right) <= ack;
         let inside = blocks.get(1).is_some_and(|second| {
             position(second.left) <= position(first.left) && position(first.right) <= position(second.right)
@@ -165,7 +142,7 @@ impl Sender {
         // In ascending order, as in Linux: the newest block comes first, and an older one that is new because an acknowledgement
         // was lost is no sign of reordering.
         let mut upwards: ArrayVec<_, 4> =
-            blocks.iter().map(|block| (self.position(block.left), self.position(block.right))).collect();
+            blocks.iter().map(|block| (position(block.left), position(block.right))).collect();
         upwards.sort_unstable();
         for block in upwards {
             newly += self.board.sack(block, segment.at, min_rtt, limit, arrived);
@@ -278,8 +255,8 @@ impl Sender {
         if let Some(followed) = self.followed.as_deref_mut() {
             followed.add_rtt(rtt, self.rtt.smoothed());
         }
-        if self.handshake_rtt.is_none() && segment.flags.has(Flags::SYN) || self.coverage.is_none() {
-            self.handshake_rtt = by_sequence.map_or(self.handshake_rtt, MaybeMicros::some);
+        if self.state.handshake_rtt.is_none() && segment.flags.has(Flags::SYN) || self.coverage.is_none() {
+            self.state.handshake_rtt = by_sequence.map_or(self.state.handshake_rtt, MaybeMicros::some);
             self.report_segment_size(at);
         }
         by_timestamp

@@ -34,7 +34,7 @@ impl Sender {
     /// end it.
     pub(crate) fn end_or_await_silence(&mut self, context: &mut FlowContext<'_>) -> Option<Timestamp> {
         let deadline = self.silence_ends_at()?;
-        if self.is_closed() {
+        if self.state.is_closed() {
             self.end_transfer(context);
             return None;
         }
@@ -47,14 +47,14 @@ impl Sender {
         let Some(transfer) = followed.transfer else { return };
         if transfer.bytes > 0 {
             self.report_first_flight(true, context);
-            if self.acknowledged.any() {
+            if self.state.is_acknowledged() {
                 self.report_size(&transfer, context);
             }
             let Some(followed) = self.followed.as_deref_mut() else { return };
             // The network enters the table with its first round trip.
             followed.flush_round_stats(context);
             context.findings.transfer(followed.network, context.now);
-            if self.acknowledged.any() {
+            if self.state.is_acknowledged() {
                 let sample = followed.evidence.on_transfer_end();
                 self.report_sample(sample, context);
             } else {
@@ -90,7 +90,7 @@ impl Sender {
         let service =
             |followed: &TrackedSender| Some((SocketAddr::new(followed.host, followed.service_port?), followed.remote));
         let Some((service, remote)) = self.followed.as_deref().and_then(service) else { return };
-        let size = self.board.una().saturating_sub(transfer.start).saturating_sub(u64::from(self.is_closed()));
+        let size = self.board.una().saturating_sub(transfer.start).saturating_sub(u64::from(self.state.is_closed()));
         if self.board.flight() > 0 || size == 0 {
             return context.counters.ignore(Ignored::CutTransfer);
         }
@@ -123,7 +123,7 @@ impl Sender {
     /// Writes the final verdicts into the report.
     fn note_verdicts(&mut self, context: &FlowContext<'_>) {
         let Some(report) = &mut self.report else { return };
-        report.acknowledged |= self.acknowledged.any();
+        report.acknowledged |= self.state.is_acknowledged();
         if let Some(followed) = self.followed.as_ref().filter(|_| context.bad_times.is_none()) {
             if let Some(details) = &mut report.details {
                 details.limited_by = followed.mostly_limited_by();
@@ -136,7 +136,7 @@ impl Sender {
     pub(crate) fn finish(&mut self, context: &mut FlowContext<'_>) -> Option<Box<DirectionReport>> {
         self.flush_last_round(context);
         let in_transfer = self.followed.as_deref().is_some_and(|followed| followed.transfer.is_some());
-        if in_transfer && self.acknowledged.any() && self.board.flight() > 0 {
+        if in_transfer && self.state.is_acknowledged() && self.board.flight() > 0 {
             if let Some(followed) = self.followed.as_deref() {
                 context.findings.transfer(followed.network, context.now);
                 context.findings.no_sample(followed.network, context.now, Ignored::Unfinished);

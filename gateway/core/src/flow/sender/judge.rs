@@ -3,11 +3,11 @@
 use spand_proto::units::{Micros, Timestamp};
 
 use super::Sender;
-use super::send::Extent;
 use crate::flow::coverage::Inserted;
 use crate::flow::evidence::observation::LossKind;
 use crate::flow::recovery::{Repeat, Standing};
 use crate::flow::scoreboard::{PathTimes, Stamp};
+use crate::flow::seq_state::Extent;
 
 /// Without a round-trip time, a segment that follows its overtaker within this time was reordered (Wireshark's bound).
 const REORDERED_WITHIN: Micros = Micros(3_000);
@@ -21,7 +21,7 @@ impl Sender {
         inserted: &Inserted,
         since_ack: Option<Micros>,
     ) -> Option<LossKind> {
-        if !self.acknowledged.any() {
+        if !self.state.is_acknowledged() {
             return None;
         }
         let before = self.board.transmissions(extent.start.max(self.board.una()));

@@ -12,22 +12,20 @@ mod send;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use crate::counters::Ignored;
-use crate::flow::acceptance::{Announced, Space, believable_reach};
 use crate::flow::connection::Place;
-use crate::flow::copies::LastPacket;
 use crate::flow::coverage::Coverage;
 use crate::flow::evidence::Evidence;
 use crate::flow::evidence::control::CongestionControl;
 use crate::flow::evidence::observation::{LossKind, SenderSample};
 use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
-use crate::flow::passed::Passed;
 use crate::flow::recovery::Seldom;
 use crate::flow::report::{DirectionDetails, DirectionReport};
 use crate::flow::rtt::RttEstimator;
 use crate::flow::scoreboard::{Outstanding, Scoreboard};
 use crate::flow::segment_size::SegmentSize;
-use crate::flow::sequence::{first_position, position_near};
+use crate::flow::seq_state::SeqState;
+use crate::flow::sequence::first_position;
 use crate::flow::sink::FlowContext;
 use crate::flow::timestamps::EchoTimer;
 use crate::flow::tracked::{TrackedSender, Transfer};
@@ -38,49 +36,18 @@ use crate::wire::segment::Segment;
 /// Memory of [`FEW_SEGMENTS`].
 const FEW_BYTES_OF_ONE: usize = allocated_for::<Outstanding>(FEW_SEGMENTS);
 
-/// What the peer acknowledged of a sender's sequence space, its first number not counted.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Acknowledged {
-    /// Nothing.
-    Nothing,
-    /// No more than the first number.
-    First,
-    /// One byte, which may be the SYN's.
-    OneByte,
-    /// Some data.
-    Data,
-}
-
-impl Acknowledged {
-    fn any(self) -> bool {
-        self != Self::Nothing
-    }
-
-    /// After an acknowledgement that advances by `bytes`.
-    fn further(self, bytes: u64) -> Self {
-        match (self, bytes) {
-            (Self::Nothing | Self::First, 0) => Self::First,
-            (Self::OneByte, 0) | (Self::Nothing | Self::First, 1) => Self::OneByte,
-            _ => Self::Data,
-        }
-    }
-}
-
 /// A sender, from its first segment or the first acknowledgement of it on.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
+    /// How far it came.
+    pub(crate) state: SeqState,
     board: Scoreboard,
     /// Payload seen; `None` if only acknowledgements were.
     coverage: Option<Coverage>,
-    /// Its last packet.
-    last_packet: Option<LastPacket>,
     /// When it last sent sequence space or was acknowledged, by the engine's clock: silence counts from here.
     last_active: MaybeTime,
     /// When it was last acknowledged, advancing or not, by the packet's own time.
     last_ack: MaybeTime,
-    /// The window that its peer advertised last.
-    peer_window: Option<Announced>,
-    acknowledged: Acknowledged,
     /// Both ends agreed on SACK.
     sack_agreed: bool,
     rtt: RttEstimator,
@@ -89,12 +56,6 @@ pub(crate) struct Sender {
     recovery: Seldom,
     /// Bytes acknowledged or SACKed so far, each once.
     delivered: u64,
-    /// Its own SYN.
-    pub(crate) syn: Option<Syn>,
-    /// Position after its FIN.
-    fin_end: MaybeCount,
-    /// The handshake's round trip.
-    handshake_rtt: MaybeMicros,
     /// Time from the peer's SYN to its own.
     reaction: MaybeMicros,
     /// Its connection, if its window is estimated.
@@ -104,8 +65,6 @@ pub(crate) struct Sender {
     /// From its first data on, if its window is estimated.
     followed: Option<Box<TrackedSender>>,
     report: Option<Box<DirectionReport>>,
-    /// Not yet passed to its network.
-    pub(crate) passed: Passed,
 }
 
 impl Sender {
@@ -117,28 +76,22 @@ impl Sender {
         report: Option<Box<DirectionReport>>,
     ) -> Self {
         Self {
+            state: SeqState::new(number),
             board: Scoreboard::starting_at(first_position(number)),
             coverage: None,
-            last_packet: None,
             last_active: MaybeTime::NONE,
             last_ack: MaybeTime::NONE,
-            peer_window: None,
-            acknowledged: Acknowledged::Nothing,
             sack_agreed: false,
             rtt: RttEstimator::default(),
             echo: EchoTimer::default(),
             size: SegmentSize::default(),
             recovery: Seldom::default(),
             delivered: 0,
-            syn: None,
-            fin_end: MaybeCount::NONE,
-            handshake_rtt: MaybeMicros::NONE,
             reaction: MaybeMicros::NONE,
             follow: follow.map_or(MaybeCount::NONE, |ConnectionId(number)| MaybeCount::some(number)),
             midstream,
             followed: None,
             report,
-            passed: Passed::default(),
         }
     }
 
@@ -147,22 +100,9 @@ impl Sender {
         ConnectionId(self.follow.get().unwrap_or_default())
     }
 
-    /// When its last packet was captured.
-    pub(crate) fn last_at(&self) -> Option<Timestamp> {
-        self.last_packet.as_ref().map(LastPacket::at)
-    }
-
-    /// Whether it sent anything: a sender may be known by acknowledgements alone.
-    pub(crate) fn has_sent(&self) -> bool {
-        self.last_packet.is_some()
-    }
-
     /// Notes where its first packet was captured.
     pub(crate) fn place_first(&mut self, segment: &Segment, place: Place) {
-        if !self.acknowledged.any() {
-            // Before this it was known at most by an acknowledgement of another connection.
-            self.start_at(segment.seq);
-        }
+        self.follow_start();
         if let Some(details) = self.details() {
             details.input = place.input;
             details.first_frame = place.frame;
@@ -209,11 +149,6 @@ impl Sender {
         bytes(segments) ^ bytes(gaps) << 16 ^ flags << 27
     }
 
-    /// Whether some of its data was acknowledged, seen or not; see [`crate::flow::seq_state::SeqState`].
-    pub(crate) fn has_delivered(&self) -> bool {
-        self.acknowledged == Acknowledged::Data
-    }
-
     /// Frees the memory of its segments.
     pub(crate) fn give_room(&mut self) {
         self.board.merge_all();
@@ -222,36 +157,10 @@ impl Sender {
         }
     }
 
-    /// Its sequence space.
-    pub(crate) fn space(&self) -> Space {
-        let (una, nxt) = (self.board.una(), self.board.nxt());
-        Space { una, nxt, acknowledged: self.acknowledged.any(), peer_window: self.peer_window }
-    }
-
-    /// The lowest position not acknowledged.
-    pub(crate) fn una(&self) -> u64 {
-        self.board.una()
-    }
-
-    /// The highest position sent, exclusive.
-    pub(crate) fn nxt(&self) -> u64 {
-        self.board.nxt()
-    }
-
-    /// Whether its FIN was acknowledged.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.fin_end.get().is_some_and(|end| self.board.una() >= end)
-    }
-
     /// `pipe` and bytes outstanding, of data alone: a FIN takes a sequence number but does not make its segment larger.
     fn pipe_and_flight(&self) -> (u64, u64) {
-        let fin = u64::from(self.has_finished() && !self.is_closed());
+        let fin = u64::from(self.state.has_finished() && !self.state.is_closed());
         (self.board.pipe().saturating_sub(fin), self.board.flight().saturating_sub(fin))
-    }
-
-    /// Whether it sent a FIN.
-    pub(crate) fn has_finished(&self) -> bool {
-        self.fin_end.is_some()
     }
 
     /// Whether it was silent, with nothing outstanding, for a timeout.
@@ -259,19 +168,13 @@ impl Sender {
         self.board.flight() == 0 && self.last_active.get().is_some_and(|last| now.since(last) > self.rtt.timeout())
     }
 
-    /// The part of the handshake's round trip on this side of the tap.
-    pub(crate) fn handshake_rtt(&self) -> Option<Micros> {
-        self.handshake_rtt.get()
-    }
-
-    /// Both SYNs were seen: their options apply. `reaction`: time from the peer's SYN to the answer at the tap.
-    pub(crate) fn agree(&mut self, own: &Syn, peer: &Syn, reaction: Option<Micros>, at: Timestamp) {
+    /// Both SYNs were seen: what they agree on holds. `reaction`: how long after the peer's SYN its own passed the tap.
+    pub(crate) fn agree(&mut self, peer: &Syn, reaction: Option<Micros>, at: Timestamp) {
+        let Some(own) = &mut self.state.syn else { return };
         if self.reaction.is_none() {
             self.reaction = reaction.filter(|_| own.is_answer).into();
         }
-        if let Some(syn) = &mut self.syn {
-            syn.ecn_agreed = own.ecn && peer.ecn;
-        }
+        own.ecn_agreed = own.ecn && peer.ecn;
         if let (Some(own), Some(peer)) = (own.offer, peer.offer) {
             self.sack_agreed = own.sack_permitted && peer.sack_permitted;
             self.size.agree(own.mss, peer.mss, own.timestamps && peer.timestamps);
@@ -279,35 +182,17 @@ impl Sender {
         self.report_segment_size(at);
     }
 
-    /// The position of a sequence number on the wire.
-    fn position(&self, number: u32) -> u64 {
-        position_near(self.board.nxt(), number)
-    }
-
-    /// Moves the start of its sequence space to `number`.
-    fn start_at(&mut self, number: u32) {
-        self.board = Scoreboard::starting_at(first_position(number));
-    }
-
-    /// Whether the peer advertises a zero window.
-    fn peer_is_closed(&self) -> bool {
-        self.peer_window.is_some_and(|window| window.field == 0)
-    }
-
-    /// The peer's window in bytes, where its scale is known.
-    fn peer_window_bytes(&self) -> Option<u64> {
-        self.peer_window.and_then(Announced::bytes)
-    }
-
-    /// How far beyond the highest acknowledgement its data, or an acknowledgement of it, may lie.
-    fn believable_reach(&self) -> u64 {
-        believable_reach(self.peer_window)
+    /// Its sequence space may start elsewhere than was thought: nothing is outstanding then.
+    fn follow_start(&mut self) {
+        if self.board.nxt() != self.state.nxt() {
+            self.board = Scoreboard::starting_at(self.state.nxt());
+        }
     }
 
     /// Reports the segment size to the evidence, if known.
     fn report_segment_size(&mut self, at: Timestamp) {
         if let (Some(mss), Some(followed)) = (self.size.bytes(), self.followed.as_deref_mut()) {
-            followed.evidence.on_open(at, mss, self.handshake_rtt.get());
+            followed.evidence.on_open(at, mss, self.state.handshake_rtt.get());
         }
     }
 

@@ -2,79 +2,50 @@
 
 use spand_proto::units::{Bytes, Micros};
 
-use super::{Acknowledged, Sender};
+use super::Sender;
 use crate::counters::Ignored;
 use crate::flow::acceptance::Announced;
-use crate::flow::copies::{LastPacket, is_copy_of};
+use crate::flow::copies::is_copy_of;
 use crate::flow::coverage::{Coverage, Inserted};
 use crate::flow::evidence::Evidence;
 use crate::flow::evidence::observation::Sent;
-use crate::flow::handshake::Syn;
-use crate::flow::maybe::{MaybeCount, MaybeTime};
-use crate::flow::passed::AT_ONCE;
+use crate::flow::maybe::MaybeTime;
 use crate::flow::reported_window::ReportedWindow;
 use crate::flow::scoreboard::{Placed, Stamp};
+use crate::flow::seq_state::Extent;
 use crate::flow::sink::FlowContext;
 use crate::flow::tracked::{TrackedSender, Transfer};
 use crate::types::Phase;
 use crate::wire::segment::{Ecn, Flags, Segment};
 
-/// A segment's place in the sender's sequence space.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
-    /// First position, of the SYN if there is one.
-    pub(super) start: u64,
-    /// First payload byte.
-    data: u64,
-    /// After the last payload byte.
-    data_end: u64,
-    /// After everything, including the FIN.
-    pub(super) end: u64,
-}
-
 impl Sender {
-    /// Whether `segment` is a second copy of a packet of this sender.
-    pub(crate) fn is_copy(&self, segment: &Segment) -> bool {
-        let Some(last) = &self.last_packet else { return false };
-        if last.is_copied_by(segment) {
-            return true;
-        }
-        let start = self.position(segment.seq);
-        let end = start + u64::from(segment.seq_len());
-        if end <= self.board.una() || start == end {
-            return last.follows_copy_in(segment);
-        }
-        start < self.board.nxt()
-            && self.board.transmissions(start).is_some_and(|(stamp, _)| is_copy_of(&stamp, segment, self.rtt.min()))
+    /// Whether `segment` is a second copy of an outstanding segment of this sender.
+    pub(crate) fn has_outstanding_copy(&self, segment: &Segment) -> bool {
+        let extent = self.state.extent(segment);
+        let outstanding = extent.start < self.board.nxt() && extent.end > extent.start.max(self.board.una());
+        outstanding
+            && self
+                .board
+                .transmissions(extent.start)
+                .is_some_and(|(stamp, _)| is_copy_of(&stamp, segment, self.rtt.min()))
     }
 
     /// Takes a segment of this sender; a second copy (`copy`) is only counted. Returns the bytes of it that had been sent before.
     pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut FlowContext<'_>) -> u32 {
-        let extent = self.extent(segment);
+        let extent = self.state.extent(segment);
         self.note_packet(segment, copy);
         let inserted = self.cover(&extent, context);
-        self.count(segment, &extent, &inserted, copy);
+        self.count(segment, &extent, &inserted);
         if copy {
             return 0;
         }
-        if self.passed.count(segment.payload_len) {
-            context.patience = AT_ONCE;
-        }
         let repeated = if extent.data < self.board.nxt() { self.repeated(segment, &extent, &inserted) } else { 0 };
-        self.last_packet = Some(LastPacket::of(segment));
-        if segment.flags.has(Flags::SYN) {
-            self.take_syn(segment);
-        }
-        if segment.flags.has(Flags::RST) {
-            return 0;
-        }
-        if self.acknowledged.any() && extent.end > self.board.una() + self.believable_reach() {
-            context.counters.ignore(Ignored::BeyondWindow);
-            return 0;
-        }
-        if extent.end > extent.start {
+        let accepted = self.state.accepts(segment, &extent, context);
+        self.follow_start();
+        if accepted && extent.end > extent.start {
             self.place(segment, &extent, &inserted, context);
-        } else if let Some(timestamps) = segment.options.timestamps {
+            self.state.advance(&extent);
+        } else if accepted && let Some(timestamps) = segment.options.timestamps {
             self.echo.sent_untimed(timestamps.value);
         }
         repeated
@@ -85,11 +56,9 @@ impl Sender {
     #[cold]
     fn repeated(&self, segment: &Segment, extent: &Extent, inserted: &Inserted) -> u32 {
         let (una, nxt) = (self.board.una(), self.board.nxt());
-        let keeps_alive = segment.payload_len <= 1 && (extent.end <= una || self.peer_is_closed());
+        let keeps_alive = segment.payload_len <= 1 && (extent.end <= una || self.state.peer_is_full());
         let missed = inserted.repeated_bytes == 0 && extent.data_end <= una;
-        let overtaken =
-            || self.last_packet.is_some_and(|last| Stamp::of(segment).was_sent_before(&last.stamp()) == Some(true));
-        if keeps_alive || missed || overtaken() {
+        if keeps_alive || missed || self.state.is_overtaken(segment) {
             return 0;
         }
         u32::try_from(nxt - extent.data).unwrap_or(u32::MAX).min(segment.payload_len)
@@ -98,14 +67,12 @@ impl Sender {
     /// Counts an ignored packet: it was on the wire, and changes nothing else.
     #[cold]
     pub(crate) fn note_ignored(&mut self, segment: &Segment, context: &mut FlowContext<'_>) {
-        if !self.has_sent() {
-            return;
+        if self.state.has_sent() {
+            let extent = self.state.extent(segment);
+            self.note_packet(segment, false);
+            let inserted = self.cover(&extent, context);
+            self.count(segment, &extent, &inserted);
         }
-        let extent = self.extent(segment);
-        self.note_packet(segment, false);
-        let inserted = self.cover(&extent, context);
-        // Like a copy's, its FIN is not taken.
-        self.count(segment, &extent, &inserted, true);
     }
 
     /// Counts a packet in the report.
@@ -123,17 +90,9 @@ impl Sender {
         }
     }
 
-    fn extent(&self, segment: &Segment) -> Extent {
-        let start = self.position(segment.seq);
-        let data = start + u64::from(segment.flags.has(Flags::SYN));
-        let data_end = data + u64::from(segment.payload_len);
-        let end = data_end + u64::from(segment.flags.has(Flags::FIN));
-        Extent { start, data, data_end, end }
-    }
-
     /// Whether it is a keep-alive, with or without its byte of garbage: everything up to its end is acknowledged.
     fn keeps_alive(&self, segment: &Segment, extent: &Extent) -> bool {
-        segment.payload_len <= 1 && extent.end <= self.board.una() && self.acknowledged.any()
+        segment.payload_len <= 1 && extent.end <= self.board.una() && self.state.is_acknowledged()
     }
 
     #[inline]
@@ -149,13 +108,10 @@ impl Sender {
         inserted
     }
 
-    fn count(&mut self, segment: &Segment, extent: &Extent, inserted: &Inserted, copy: bool) {
+    fn count(&mut self, segment: &Segment, extent: &Extent, inserted: &Inserted) {
         let fin = segment.flags.has(Flags::FIN);
-        let fin_again = fin && self.fin_end == MaybeCount::some(extent.end);
-        let syn_again = segment.flags.has(Flags::SYN) && self.syn.is_some_and(|syn| syn.isn == segment.seq);
-        if fin && !copy {
-            self.fin_end = MaybeCount::some(extent.end);
-        }
+        let fin_again = fin && self.state.finishes_at(extent.end);
+        let syn_again = segment.flags.has(Flags::SYN) && self.state.syn.is_some_and(|syn| syn.isn == segment.seq);
         let Some(report) = &mut self.report else { return };
         report.unique = Bytes(report.unique.0 + inserted.new_bytes);
         report.retransmitted_packets += u64::from(inserted.repeated_bytes > 0);
@@ -172,21 +128,12 @@ impl Sender {
         }
     }
 
-    fn take_syn(&mut self, segment: &Segment) {
-        if self.syn.is_none() && self.coverage.is_none() {
-            // What came before it, perhaps a reset of an old connection, had other sequence numbers.
-            self.start_at(segment.seq);
-            self.acknowledged = Acknowledged::Nothing;
-        }
-        self.syn.get_or_insert_with(|| Syn::of(segment));
-    }
-
     /// Puts a segment with sequence space on the scoreboard, and passes it to recovery and the evidence.
     fn place(&mut self, segment: &Segment, extent: &Extent, inserted: &Inserted, context: &mut FlowContext<'_>) {
         let at = segment.at;
         let timestamps = segment.options.timestamps;
         let stamp = Stamp::of(segment);
-        let zero_window_probe = self.peer_is_closed() && segment.payload_len > 0;
+        let zero_window_probe = self.state.peer_is_full() && segment.payload_len > 0;
         let keep_alive = self.keeps_alive(segment, extent);
         let is_new = extent.start >= self.board.nxt();
         let since_ack = self.last_ack.get().map(|last| at.since(last));
@@ -200,7 +147,7 @@ impl Sender {
         if let Some(kind) = judged {
             self.lose(kind, pipe_before, at, context);
         }
-        let limit = context.segment_limit(self.acknowledged.any());
+        let limit = context.segment_limit(self.state.is_acknowledged());
         let Placed { merged, .. } = self.board.send(extent.start, extent.end, stamp, limit);
         self.count_unsplit(context);
         if merged {
@@ -241,7 +188,7 @@ impl Sender {
         let pushed = segment.flags.has(Flags::PSH);
         self.follow(segment, context);
         let has_window_option = segment.options.window.is_some() && self.size.note_window_option();
-        let (peer_window, board) = (&self.peer_window, &self.board);
+        let (peer_window, board) = (self.state.peer_window, &self.board);
         let fills_peer = || {
             let window = peer_window.and_then(Announced::bytes);
             window.is_some_and(|window| window < board.flight().saturating_add(segment.payload_len.into()))
@@ -249,7 +196,7 @@ impl Sender {
         if self.size.sent(segment.payload_len, pushed, fills_peer) || has_window_option {
             self.report_segment_size(at);
         }
-        let ecn_agreed = self.syn.is_some_and(|syn| syn.ecn_agreed);
+        let ecn_agreed = self.state.syn.is_some_and(|syn| syn.ecn_agreed);
         if ecn_agreed && segment.ecn != Ecn::NotEct {
             self.recovery.note_ecn_capable();
         }
@@ -268,7 +215,7 @@ impl Sender {
             repeats_wait: self.board.repeats_wait(),
             pipe,
             flight,
-            peer_window: self.peer_window_bytes(),
+            peer_window: self.state.peer_window.and_then(Announced::bytes),
             since_ack,
             since_oldest: self.board.oldest_sent().map(|oldest| at.since(oldest)),
             stamp: segment.options.timestamps.map(|timestamps| timestamps.value),
@@ -324,11 +271,11 @@ impl Sender {
         let ends = [segment.source.address, remote];
         let evidence = Evidence::new(self.delivered, self.midstream);
         let mut followed = Box::new(TrackedSender::new(ends, network, segment.at, evidence));
-        if !self.midstream && self.syn.is_some_and(|syn| syn.is_answer) {
+        if !self.midstream && self.state.syn.is_some_and(|syn| syn.is_answer) {
             followed.service_port = Some(segment.source.port);
         }
         // The handshake's round trip is reported with those of its data, which saves a look-up of the network per connection.
-        if let Some(rtt) = self.handshake_rtt.get().filter(|_| !self.midstream) {
+        if let Some(rtt) = self.state.handshake_rtt.get().filter(|_| !self.midstream) {
             followed.pending_stats.add(rtt, rtt);
         }
         if let Some(reaction) = self.reaction.get() {
