@@ -141,10 +141,10 @@ impl Stage {
         self.put_with(false, &sack, |_| (CLIENT_ISN + 1 + REQUEST, position(segments), ACK, 0));
     }
 
-    fn may_pace(&self) -> bool {
+    fn may_be_bbr(&self) -> bool {
         let source = Endpoint { address: SERVER.0.into(), port: SERVER.1 };
         let destination = Endpoint { address: Ipv4Addr::new(198, 51, 100, 1).into(), port: 1_024 };
-        self.engine.evidence(source, destination).is_some_and(Evidence::may_pace)
+        self.engine.evidence(source, destination).is_some_and(Evidence::may_be_bbr)
     }
 }
 
@@ -180,10 +180,10 @@ fn a_connection_takes_no_more_memory_in_any_state_than_it_did() {
     let paced = bytes(|stage| {
         stage.send(0..10, 0);
         stage.pass(50_000);
-        stage.acknowledge(10, &[]);
+        stage.acknowledge(8, &[]);
         stage.pass(3_000);
         stage.send(10..20, 3_500);
-        assert!(stage.may_pace(), "a replica of BBR");
+        assert!(stage.may_be_bbr(), "its delivery rate is measured");
     });
     let closed = bytes(|stage| {
         let answered = CLIENT_ISN + 1 + REQUEST;
@@ -192,10 +192,10 @@ fn a_connection_takes_no_more_memory_in_any_state_than_it_did() {
         stage.put(true, |_| (position(0) + 1, answered + 1, ACK, 0));
     });
     no_faults([
-        held_to(1_506.0, "bytes, established and idle", idle),
-        held_to(1_504.0, "bytes, four segments in flight", in_flight),
-        held_to(1_719.5, "bytes, in recovery", recovering),
-        held_to(4_599.0, "bytes, perhaps BBR", paced),
+        held_to(1_458.0, "bytes, established and idle", idle),
+        held_to(1_456.0, "bytes, four segments in flight", in_flight),
+        held_to(1_665.0, "bytes, in recovery", recovering),
+        held_to(4_521.0, "bytes, perhaps BBR", paced),
         held_to(279.0, "bytes, closed", closed),
     ]);
 }

@@ -16,7 +16,7 @@ use spand_proto::network::Network;
 use super::cell::Recording;
 use super::engine::{Moment, Seen, View, flavours, replay};
 use super::factors::Cell;
-use super::result::{CellResult, Found, NetworkResult};
+use super::result::{CellResult, FLOWS_BY_ENGINE, Found, NetworkResult};
 use super::truth::{FlowTruth, Kind, flows};
 use crate::lab::truth::rules::{KernelSample, Reason};
 use crate::lab::truth::{FlowId, Row, Source, rules};
@@ -249,7 +249,7 @@ fn of_flow(result: &mut CellResult, truth: &FlowTruth, report: Option<&spand_cor
         result.errors("rtt_min").add_relative(engine.0 as f64 / f64::from(kernel.max(1)) - 1.0);
     }
     if details.limited_by != Limiter::Unknown {
-        result.count_limit("(flows by engine)", details.limited_by.name());
+        result.count_limit(FLOWS_BY_ENGINE, details.limited_by.name());
     }
 }
 

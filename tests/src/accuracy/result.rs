@@ -11,6 +11,8 @@ use super::factors::Cell;
 use crate::campaign::kept;
 use crate::lab::path::{Counts, Emulator};
 
+/// In place of the kernel's word for a limit: the engine's for whole flows.
+pub const FLOWS_BY_ENGINE: &str = "(flows by engine)";
 /// Errors kept of one kind and cell; beyond, every second one goes, again and again.
 const VALUES_MOST: usize = 2_000;
 /// A cell that means nothing is tried this often in all, in one call or several.

@@ -9,7 +9,7 @@ use super::list::{Case, List};
 use crate::accuracy::compare::compare;
 use crate::accuracy::engine::control;
 use crate::accuracy::factors::Cell;
-use crate::accuracy::result::{CellResult, quantiles};
+use crate::accuracy::result::{CellResult, FLOWS_BY_ENGINE, quantiles};
 use crate::accuracy::truth::flows;
 use crate::lab::truth::{CongestionState, Row, Source};
 
@@ -62,7 +62,7 @@ pub fn facts(rows: &[Row], result: &CellResult) -> BTreeMap<String, u64> {
     for (kind, found) in result.events.iter().filter(|(_, found)| found.truth > 0) {
         add(kind, found.truth);
     }
-    for (held, by) in &result.limits {
+    for (held, by) in result.limits.iter().filter(|(held, _)| *held != FLOWS_BY_ENGINE) {
         add(held, by.values().sum());
     }
     add("transfers", result.health.transfers);

@@ -16,7 +16,7 @@ use crate::mem::allocated_for;
 /// acknowledgements often enough to look clocked under "before the next one".)
 const ANSWER_WITHIN_US: i64 = 1_000;
 pub(super) const ANSWER_WITHIN: Micros = Micros(ANSWER_WITHIN_US.unsigned_abs());
-/// Acknowledgements kept on their way to the sender; at the limit the two nearest to each other are merged.
+/// Acknowledgements kept on their way to the sender; at the limit the two nearest to each other count as one.
 const UNDERWAY: usize = 12;
 /// Variation of a sender's own time to answer.
 const JITTER_US: i64 = 100;
@@ -67,8 +67,6 @@ pub(super) struct AckClock {
     first_ack: MaybeTime,
     /// Passed the tap, and not yet at the sender: at most one if the tap is beside it.
     underway: SmallVec<[Ack; 2]>,
-    /// Those that stand for earlier ones, too: the n-th bit for the n-th.
-    merged: u16,
     /// The newest one at the sender.
     known: Option<Ack>,
     /// Smoothed time between acknowledgements of new data, in microseconds.
@@ -77,8 +75,6 @@ pub(super) struct AckClock {
     /// flights.
     train_gap_us: u32,
     last_ack: MaybeTime,
-    /// Since the last query, more acknowledgements were on their way than are kept.
-    crowded: bool,
 }
 
 impl AckClock {
@@ -148,7 +144,6 @@ impl AckClock {
 
     /// Merges an acknowledgement with the one after it: the two nearest to each other.
     fn merge_nearest(&mut self) {
-        self.crowded = true;
         let span_us = |three: &[Ack]| match three {
             [before, .., last] => last.at_us.wrapping_sub(before.at_us),
             _ => u32::MAX,
@@ -156,16 +151,13 @@ impl AckClock {
         let nearest = self.underway.windows(3).enumerate().min_by_key(|(_, three)| span_us(three));
         let into = nearest.map_or(1, |(index, _)| index + 1);
         self.underway.remove(into);
-        let below = (1_u16 << into) - 1;
-        self.merged = (self.merged & below) | 1 << into | (self.merged >> 1 & !(below << 1 | 1));
     }
 
-    /// Whether the answers since the last query are distinguishable from other segments: the reaction is known, no acknowledgement was
-    /// merged, and for a distant tap their spacing is wider than a sender's jitter.
-    pub(super) fn take_distinct(&mut self) -> bool {
-        let crowded = std::mem::take(&mut self.crowded);
+    /// Whether answers are distinguishable from other segments: the reaction is known, and for a distant tap the spacing of
+    /// acknowledgements is wider than a sender's jitter.
+    pub(super) fn is_distinct(&self) -> bool {
         let spaced = u64::from(self.train_gap_us) >= 4 * JITTER.0;
-        !crowded && self.reaction.get().is_some_and(|reaction| spaced || reaction <= JITTER)
+        self.reaction.get().is_some_and(|reaction| spaced || reaction <= JITTER)
     }
 
     /// Moves acknowledgements to the sender by `at`.
@@ -181,18 +173,14 @@ impl AckClock {
             && ack.since_due_us(at, reaction) >= -early_us
         {
             self.underway.remove(0);
-            self.merged >>= 1;
             self.known = Some(ack);
         }
     }
 
-    /// Returns the least and the most bytes that are acknowledged at the tap and not yet at the sender. The two differ if the next
-    /// acknowledgement on its way combines several. `delivered_bytes` counts all that was acknowledged at the tap.
-    pub(super) fn unknown_bytes(&self, delivered_bytes: u64) -> (u64, u64) {
-        let (Some(known), Some(next)) = (self.known, self.underway.first()) else { return (0, 0) };
-        let most = known.behind_bytes(delivered_bytes);
-        let least = if self.merged & 1 == 0 { most } else { next.behind_bytes(delivered_bytes) };
-        (least, most)
+    /// Returns the bytes that are acknowledged at the tap and not yet at the sender. `delivered_bytes` counts all that was acknowledged at
+    /// the tap.
+    pub(super) fn unknown_bytes(&self, delivered_bytes: u64) -> u64 {
+        self.known.filter(|_| !self.underway.is_empty()).map_or(0, |known| known.behind_bytes(delivered_bytes))
     }
 
     /// A full-sized new segment may answer the first acknowledgement of a flight.
@@ -229,7 +217,6 @@ impl AckClock {
     /// Sending resumes: no acknowledgement is on its way.
     pub(super) fn resume(&mut self) {
         self.underway.clear();
-        self.merged = 0;
         self.known = None;
     }
 }
@@ -283,7 +270,7 @@ mod tests {
         clock.arrive(Timestamp::from_micros(4_000));
         clock.on_ack(Timestamp::from_micros(5_000), 3_000, false);
         clock.arrive(Timestamp::from_micros(9_000));
-        assert_eq!(clock.unknown_bytes(3_000), (0, 0));
+        assert_eq!(clock.unknown_bytes(3_000), 0);
     }
 
     #[test]
@@ -294,30 +281,7 @@ mod tests {
             clock.on_ack(Timestamp::from_micros(n * 200), n * 1_000, false);
         }
         clock.arrive(Timestamp::from_micros(9_000));
-        assert_eq!(clock.unknown_bytes(10_000), (5_000, 5_000));
-    }
-
-    #[test]
-    fn merged_acknowledgements_bound_what_is_outstanding() {
-        let mut clock = AckClock::default();
-        clock.presume_reaction(Micros(10_000));
-        // Forty per round trip over the distance, 250 µs apart.
-        let acked = |us: u64| (us / 250).min(200) * 1_000;
-        let (mut widest, mut differed) = (0, false);
-        for n in 1..=200_u64 {
-            let at = Timestamp::from_micros(n * 250);
-            clock.arrive(at);
-            clock.on_ack(at, acked(n * 250), false);
-            let (least, most) = clock.unknown_bytes(acked(n * 250));
-            if n > 50 {
-                let unknown = acked(n * 250) - acked(n * 250 - 10_000);
-                assert!(least <= unknown, "at {n}: {least} of {unknown}");
-                widest = widest.max(most - least);
-                differed |= least < most;
-            }
-        }
-        assert!(differed && widest <= 8_000, "{widest}");
-        assert!(!clock.take_distinct(), "single answers are not distinct");
+        assert_eq!(clock.unknown_bytes(10_000), 5_000);
     }
 
     #[test]
@@ -342,12 +306,11 @@ mod tests {
                 clock.arrive(at);
                 clock.on_ack(at, (n + 1) * 1_000, false);
             }
-            clock.take_distinct()
+            clock.is_distinct()
         };
         assert!(distinct(50, 120), "beside the sender");
         assert!(!distinct(2_000, 240));
         assert!(distinct(2_000, 480));
-        assert!(!distinct(20_000, 480), "more on their way than are kept");
-        assert!(!AckClock::default().take_distinct(), "the reaction is not known");
+        assert!(!AckClock::default().is_distinct(), "the reaction is not known");
     }
 }

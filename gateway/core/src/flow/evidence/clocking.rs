@@ -14,17 +14,10 @@ const CLOCKING_LEAST: u16 = 8;
 /// [`CLOCKING_LEAST`] segments.
 const CLOCKING_WEIGHT: f64 = 0.25;
 const CLOCKING_THEN_DRY_WEIGHT: f64 = 0.125;
-/// Evidence of a round trip with fewer full-sized segments, if all or none of them were ACK-clocked.
-const FEW_CLOCKED_WEIGHT: f64 = 0.05;
-const FEW_UNCLOCKED_WEIGHT: f64 = 0.1;
 /// Lean towards BBR before a loss from which on unclocked segments add nothing.
 const UNCLOCKED_MOST: f64 = 1.2;
 /// Lean away from BBR before a loss, at most: it is not clear then.
 const UNTRIED_MOST: f64 = 0.1;
-/// BBR's smallest window (`bbr_cwnd_min_target`): with it BBR is ACK-clocked, too.
-const BBR_LEAST: u32 = 4;
-/// Segments that one acknowledgement covers at most: above this, fewer acknowledgements than segments are in flight.
-const LET_GO_TOGETHER: u32 = 2;
 /// Evidence of evenly spaced segments in a round trip for BBR, and its limit.
 const PACED_WEIGHT: f64 = 0.2;
 const PACED_MOST: f64 = 0.6;
@@ -35,21 +28,16 @@ const BY_WINDOW_WEIGHT: f64 = 1.0;
 const BURST_MOST: Micros = Micros(2_000);
 const BURST_LEAST: u64 = 4;
 const BURSTS_SHOWN: Micros = Micros(8_000);
-/// Lead of its rivals at which BBR is dropped until they are contradicted again.
-const BBR_DROPPED: f64 = 2.0;
 
 impl Evidence {
-    /// Rule 3: Reno and CUBIC are ACK-clocked, BBR paces. An application that writes at a steady rate does neither.
+    /// Reno and CUBIC are ACK-clocked, BBR paces. An application that writes at a steady rate does neither.
     pub(super) fn weigh_clocking(&mut self, at: Timestamp, ended: Signs) {
-        let judged = self.clock.take_distinct() && ended.full_sized > 0 && !ended.receiver_full && !ended.waited;
-        if !(self.state == State::Open || self.in_cwr())
-            || !judged
-            || self.bbr.as_ref().is_some_and(|bbr| bbr.probing())
-        {
-            return;
-        }
-        if ended.full_sized < CLOCKING_LEAST {
-            self.weigh_few(at, ended);
+        let judged = self.clock.is_distinct()
+            && ended.full_sized >= CLOCKING_LEAST
+            && !ended.receiver_full
+            && !ended.waited
+            && (self.state == State::Open || self.in_cwr());
+        if !judged {
             return;
         }
         let share = f64::from(ended.clocked) / f64::from(ended.full_sized);
@@ -59,12 +47,7 @@ impl Evidence {
             }
         } else if share > 0.7 {
             self.lean_from_bbr(CLOCKING_WEIGHT);
-            if self.leaning.bbr() <= -BBR_DROPPED {
-                self.bbr = None;
-            }
-        } else if share < 0.4 && self.rounds.still() {
-            self.lean_to_bbr(-CLOCKING_WEIGHT);
-        } else if share < 0.4 && self.rounds.searching() {
+        } else if share < 0.4 {
             if self.pacing.is_by_window() {
                 return;
             }
@@ -83,21 +66,6 @@ impl Evidence {
     fn lean_from_bbr(&mut self, by: f64) {
         let most = if self.reduced { by } else { (self.leaning.bbr() + UNTRIED_MOST).clamp(0.0, by) };
         self.lean_to_bbr(-most);
-    }
-
-    /// Rule 3 for a small window: with ACK clocking every acknowledgement finds it full, and BBR's is at least four segments; a sender
-    /// with data that answers no acknowledgement paces.
-    fn weigh_few(&mut self, at: Timestamp, ended: Signs) {
-        let pipe = ended.pipe_max_segments;
-        let fills = pipe < BBR_LEAST || (pipe > BBR_LEAST && u32::from(ended.full_sized) + LET_GO_TOGETHER >= pipe);
-        if ended.ran_dry {
-            return;
-        }
-        if ended.clocked == ended.full_sized && fills {
-            self.lean_from_bbr(FEW_CLOCKED_WEIGHT);
-        } else if ended.clocked == 0 && !ended.pushed && self.leaning.bbr() < PACED_MOST {
-            self.lean_by_pace(at, FEW_UNCLOCKED_WEIGHT, PACED_MOST);
-        }
     }
 
     /// A full-sized packet, new or retransmitted: BBR paces during loss repair, too.
@@ -137,14 +105,10 @@ impl Evidence {
 
     fn is_paced(&mut self, at: Timestamp, sent: &Sent, had_more: bool) -> bool {
         let (reaction, srtt) = (self.clock.reaction_known(), self.rtt.smoothed());
-        if self.first_flight {
-            self.pacing.paces_unanswered(at, sent.more, reaction, sent.since_ack, srtt)
-        } else {
-            self.pacing.paces(at, had_more && self.waits.moved(), reaction, sent.since_ack, srtt)
-        }
+        !self.first_flight && self.pacing.paces(at, had_more && self.waits.moved(), reaction, sent.since_ack, srtt)
     }
 
-    /// Rule 6: BBR spaces its segments evenly, independent of acknowledgements. So does CUBIC behind a pacing scheduler: this alone names
+    /// BBR spaces its segments evenly, independent of acknowledgements. So does CUBIC behind a pacing scheduler: this alone names
     /// BBR, but not for long against the evidence of losses.
     fn weigh_pacing(&mut self, at: Timestamp) {
         if self.growth.is_stepped() {
@@ -162,10 +126,6 @@ impl Evidence {
             return;
         }
         if !self.rounds.fills_path() {
-            if self.rounds.leaves_room() {
-                self.pace_waits = 0.0;
-                return;
-            }
             self.pace_waits = (self.pace_waits + by as f32).min(UNCLOCKED_MOST as f32);
             return;
         }

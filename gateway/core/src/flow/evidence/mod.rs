@@ -33,7 +33,6 @@ use self::held::Held;
 use self::pacing::Pacing;
 use self::packets::SmallSegments;
 use self::rounds::Rounds;
-use self::rules::Repair;
 use self::sampling::{AfterLoss, Transfer};
 use self::waits::Waits;
 use crate::flow::maybe::MaybeTime;
@@ -58,16 +57,11 @@ enum State {
 pub struct Evidence {
     /// Effective segment size in bytes; 0 while not known.
     mss: u32,
-    /// What was sent up to this position had another size, as long as some of it is outstanding; 0 without a change.
-    resized_at: u64,
-    mss_before: u32,
     /// The start of the sender was seen, or it was seen to fill its window.
     known: bool,
     state: State,
     /// An ECN echo began the reduction under way: BBR does not react to it.
     by_ecn: bool,
-    /// Of the recovery under way.
-    repair: Repair,
     /// Position in the stream of new bytes sent.
     nxt: u64,
     /// Highest acknowledgement there.
@@ -108,12 +102,9 @@ impl Evidence {
     pub fn new(delivered_bytes: u64, midstream: bool) -> Self {
         Self {
             mss: 0,
-            resized_at: 0,
-            mss_before: 0,
             known: !midstream,
             state: State::Open,
             by_ecn: false,
-            repair: Repair::default(),
             nxt: 1 << 32,
             una: 1 << 32,
             delivered_bytes,
@@ -144,12 +135,10 @@ impl Evidence {
     pub fn on_open(&mut self, at: Timestamp, mss: Bytes, handshake_rtt: Option<Micros>) {
         let before = std::mem::replace(&mut self.mss, u32::try_from(mss.0).unwrap_or(u32::MAX));
         if before > 0 && before != self.mss {
-            (self.resized_at, self.mss_before) = (self.nxt, before);
             self.transfer.resize(before, self.mss);
         }
         let Some(rtt) = handshake_rtt.filter(|_| self.rtt.smoothed().is_none()) else { return };
         self.rtt.add(rtt);
-        self.pacing.on_handshake(rtt);
         if let Some(bbr) = &mut self.bbr {
             bbr.open(at, Some(rtt));
         }
@@ -170,11 +159,6 @@ impl Evidence {
         let bbr = self.bbr.as_ref().map_or(0, |bbr| bbr.held_bytes());
         let after_loss = self.after_loss.as_ref().map_or(0, |_| boxed::<AfterLoss>());
         bbr + after_loss + self.small.held_bytes() + self.clock.held_bytes()
-    }
-
-    /// Whether there was evidence for BBR, which paces.
-    pub fn may_pace(&self) -> bool {
-        self.bbr.is_some()
     }
 
     /// Time from an acknowledgement at the tap to its answer there; zero if the tap is beside the sender.
@@ -248,10 +232,7 @@ impl Evidence {
 
     fn packets(&self, bytes: u64) -> u32 {
         let lacks = if bytes > 0 { self.small.lacks_bytes() } else { 0 };
-        let of_before = bytes.min(self.resized_at.saturating_sub(self.una));
-        let of_size = |bytes: u64, mss: u32| Bytes(bytes).segments_ceil(Bytes(u64::from(mss))).0;
-        let now = of_size((bytes - of_before).saturating_add(lacks), self.mss);
-        if of_before > 0 { of_size(of_before, self.mss_before).saturating_add(now) } else { now }
+        Bytes(bytes.saturating_add(lacks)).segments_ceil(Bytes(u64::from(self.mss))).0
     }
 
     fn bytes(&self, segments: f64) -> Option<Window> {

@@ -3,7 +3,7 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-use super::ack_clock::{ANSWER_WITHIN, JITTER, REACTION_PART};
+use super::ack_clock::JITTER;
 use crate::flow::sequence::low_half;
 
 /// Gaps in a row of one length (with this tolerance) that are the sender's pacing.
@@ -11,12 +11,6 @@ const PACED_RUN: u8 = 2;
 const PACED_PART: u32 = 8;
 /// Bursts in between that may answer acknowledgements.
 const PACED_ANSWERS: u8 = 2;
-/// BBR paces its second flight by its first round trip, ten segments in it, times 2 / ln 2, less one percent: two segments per
-/// this percentage of it (`bbr_init_pacing_rate_from_rtt`). Such gaps from the first on are its pace, whatever acknowledgements come.
-const FIRST_SPACING_PERCENT: u64 = 7;
-/// In a flight without acknowledgements a smaller gap belongs to the burst.
-const FIRST_FLIGHT_LEAST_US: u32 = 500;
-
 /// In slow start Linux paces Reno and CUBIC at twice the window per round trip (`tcp_update_pacing_rate`). BBR paces at 2.9 times the
 /// delivery per round trip, which is at most half of what is in flight. A sender is of the first kind after this many gaps that
 /// match the expected one with this tolerance.
@@ -47,21 +41,14 @@ impl Bursts {
 pub(super) struct Pacing {
     /// Bursts without an acknowledgement in between.
     bursts: Bursts,
-    /// Bursts of a flight before its first acknowledgement, separate: the others continue after the pause.
-    unanswered: Bursts,
-    /// Gap between bursts at BBR's pace from the handshake's round trip; 0 if unknown or out of range.
-    first_spacing_us: u16,
     /// Equal gaps in a row.
     evenly: u8,
-    evenly_unanswered: u8,
     /// Bursts since then that answered an acknowledgement.
     answers: u8,
     /// Gaps as long as the pacing of Reno or CUBIC makes them, less others; it stays at [`BY_WINDOW_RUN`].
     by_window: u8,
     /// Microseconds of the current burst at that pace; 0 if unknown, or out of range.
     due_us: u16,
-    /// When the last segment left, more data was queued behind it.
-    more_waits: bool,
     /// The last segment was full-sized or retransmitted: the application may have had more data.
     had_more: bool,
 }
@@ -70,11 +57,6 @@ impl Pacing {
     /// A packet leaves; returns whether the application may have had more data after the one before.
     pub(super) fn note_more(&mut self, full_sized_or_repeated: bool) -> bool {
         std::mem::replace(&mut self.had_more, full_sized_or_repeated)
-    }
-
-    /// The handshake took `rtt`.
-    pub(super) fn on_handshake(&mut self, rtt: Micros) {
-        self.first_spacing_us = u16::try_from(rtt.0.saturating_mul(FIRST_SPACING_PERCENT) / 100).unwrap_or(0);
     }
 
     /// Whether a full-sized segment shows pacing: equal gaps in a row without an acknowledgement in between. `had_more`: the segment
@@ -105,17 +87,8 @@ impl Pacing {
             // The application may have been the limit.
             return false;
         }
-        let first_us = if self.first_spacing_us > 0 {
-            u32::from(self.first_spacing_us)
-        } else {
-            low_half(srtt.0 * FIRST_SPACING_PERCENT / 100)
-        };
-        let first = Bursts { spacing_us: first_us, ..self.bursts }.as_far(gap_us);
-        let unasked = since_ack.0 > reaction.0 + ANSWER_WITHIN.0;
-        let at_first_pace = first && (self.bursts.spacing_us == 0 || self.bursts.as_far(gap_us)) && unasked;
         // A gap longer than a round trip ends in a tail loss probe (RFC 8985 section 7).
-        let by_ack = since_ack.0 + JITTER.0 < gap + reaction.0;
-        if gap > srtt.0 || (by_ack && !at_first_pace) {
+        if gap > srtt.0 || since_ack.0 + JITTER.0 < gap + reaction.0 {
             self.answers = self.answers.saturating_add(1);
             return false;
         }
@@ -123,8 +96,7 @@ impl Pacing {
         if std::mem::take(&mut self.answers) > PACED_ANSWERS {
             self.evenly = 0;
         }
-        let evenly = at_first_pace || self.bursts.as_far(gap_us);
-        self.evenly = if evenly { self.evenly.saturating_add(1) } else { 0 };
+        self.evenly = if self.bursts.as_far(gap_us) { self.evenly.saturating_add(1) } else { 0 };
         self.bursts.spacing_us = gap_us;
         self.evenly >= PACED_RUN
     }
@@ -137,7 +109,7 @@ impl Pacing {
 
     /// Something else spaces the segments.
     pub(super) fn break_run(&mut self) {
-        (self.evenly, self.evenly_unanswered, self.more_waits, self.due_us) = (0, 0, false, 0);
+        (self.evenly, self.due_us) = (0, 0);
     }
 
     /// Something is sent outside of slow start.
@@ -156,33 +128,6 @@ impl Pacing {
     /// Whether the kernel paces this sender's window, so that pacing is not evidence for BBR.
     pub(super) fn is_by_window(&self) -> bool {
         self.by_window >= BY_WINDOW_RUN
-    }
-
-    /// The same after an idle time and before the first acknowledgement since: a segment that left `more` behind and was followed by it
-    /// some time later was paced.
-    pub(super) fn paces_unanswered(
-        &mut self,
-        at: Timestamp,
-        more: bool,
-        reaction: Option<Micros>,
-        since_ack: Option<Micros>,
-        srtt: Option<Micros>,
-    ) -> bool {
-        let now_us = low_half(at.0 / 1_000);
-        let gap_us = self.unanswered.gap_us(now_us);
-        let waited = std::mem::replace(&mut self.more_waits, more);
-        if gap_us < FIRST_FLIGHT_LEAST_US {
-            return false;
-        }
-        self.unanswered.last_us = now_us;
-        let (Some(since_ack), Some(srtt)) = (since_ack, srtt) else { return false };
-        let reaction = reaction.unwrap_or(Micros(srtt.0 / REACTION_PART));
-        let gap = u64::from(gap_us);
-        let unasked = since_ack.0 > gap + reaction.0 + ANSWER_WITHIN.0 && gap < srtt.0;
-        let evenly = waited && unasked && self.unanswered.as_far(gap_us);
-        self.evenly_unanswered = if evenly { self.evenly_unanswered.saturating_add(1) } else { 0 };
-        self.unanswered.spacing_us = gap_us;
-        self.evenly_unanswered >= PACED_RUN
     }
 }
 
@@ -225,31 +170,6 @@ mod tests {
     }
 
     #[test]
-    fn bursts_with_bbrs_first_spacing_are_its_pace_despite_acknowledgements() {
-        let paced_after = |handshake: Option<Micros>, gaps_us: &[u64], since_ack_us: u64| {
-            let mut pacing = Pacing::default();
-            if let Some(rtt) = handshake {
-                pacing.on_handshake(rtt);
-            }
-            let mut at_us = 100_000;
-            gaps_us.iter().fold(false, |paced, gap_us| {
-                at_us += gap_us;
-                pacing.paces(Timestamp::from_micros(at_us), true, Some(Micros(50)), Some(Micros(since_ack_us)), SRTT)
-                    || paced
-            })
-        };
-        let paces = |gaps_us: &[u64], since_ack_us: u64| paced_after(None, gaps_us, since_ack_us);
-        assert!(paces(&[200_000, 7_000, 7_100], 3_000), "acknowledged in between, and no answer to that");
-        assert!(!paces(&[200_000, 7_000], 3_000), "one is chance");
-        let handshake = Some(Micros(50_000));
-        assert!(paced_after(handshake, &[200_000, 3_500, 3_550], 3_000), "before queues grew");
-        assert!(!paced_after(handshake, &[200_000, 7_000, 7_100], 3_000));
-        assert!(!paces(&[200_000, 7_000, 7_000, 7_000], 500), "answers");
-        assert!(!paces(&[200_000, 5_000, 5_000, 5_000], 3_000), "as far apart as anything");
-        assert!(!paces(&[200_000, 2_900, 7_000, 7_000, 7_000], 3_000), "it had waited otherwise before");
-    }
-
-    #[test]
     fn a_window_spread_over_the_round_trip_as_the_kernel_does_it_is_not_a_pace_of_its_own() {
         // A flight of bursts of two, `gain_percent` of 20 segments per round trip; acknowledgements come 1.3 ms apart.
         let by_window = |gain_percent: u64, grows: bool| {
@@ -270,29 +190,5 @@ mod tests {
         assert!(!by_window(144, false), "BBR's first rate, its first flight acknowledged");
         assert!(!by_window(200, true), "as fast by chance, while the window grew");
         assert!(!by_window(120, false), "congestion avoidance, or anything");
-    }
-
-    #[test]
-    fn a_first_flight_that_leaves_evenly_with_more_behind_each_segment_is_paced() {
-        // `quiet_us`: since the last acknowledgement, at the start of the flight; the gap before each segment, and whether data is queued.
-        let paces = |reaction: Option<Micros>, quiet_us: u64, segments: &[(u64, bool)]| {
-            let mut pacing = Pacing::default();
-            let mut at_us = 1_000_000;
-            segments.iter().fold(false, |paced, (gap_us, more)| {
-                at_us += gap_us;
-                let since_ack = Some(Micros(at_us - 1_000_000 + quiet_us));
-                pacing.paces_unanswered(Timestamp::from_micros(at_us), *more, reaction, since_ack, SRTT) || paced
-            })
-        };
-        let near = Some(Micros(50));
-        let evenly = [(3_000, true); 5];
-        assert!(paces(near, 5_000_000, &evenly));
-        assert!(!paces(near, 5_000_000, &evenly[..3]), "twice is chance");
-        assert!(!paces(near, 5_000_000, &[(3_000, false); 5]), "an application that writes evenly");
-        assert!(!paces(near, 5_000_000, &[3_000, 4_000, 2_000, 5_000, 3_000].map(|gap| (gap, true))), "a busy host");
-        assert!(!paces(near, 5_000_000, &[(40, true); 5]), "one burst");
-        assert!(!paces(near, 5_000_000, &[(150_000, true); 5]), "probes of the tail");
-        assert!(!paces(None, 5_000, &evenly), "one may be on its way: the distance is unknown");
-        assert!(paces(None, 50_000, &evenly));
     }
 }

@@ -1,7 +1,7 @@
 //! The effect of each packet on the evidence: segments sent, small ones among them, acknowledgements, the ends of recovery.
 
 use smallvec::SmallVec;
-use spand_proto::units::{Bytes, Micros, Timestamp};
+use spand_proto::units::{Micros, Timestamp};
 
 use super::bbr::{Delivery, Departure};
 use super::held::Stand;
@@ -37,22 +37,15 @@ impl Evidence {
         }
         self.clock.arrive(at);
         // Bytes whose acknowledgement has not reached the sender are outstanding to it.
-        let (least_unknown, unknown) = self.clock.unknown_bytes(self.delivered_bytes);
+        let unknown = self.clock.unknown_bytes(self.delivered_bytes);
         let pipe = self.packets(sent.pipe.saturating_add(unknown));
-        // Only what is certainly in the network shows a larger window.
-        let least_pipe =
-            if least_unknown == unknown { pipe } else { self.packets(sent.pipe.saturating_add(least_unknown)) };
-        let probe = sent.new_bytes > 0 && self.is_probe_beyond(sent, least_pipe, since_sent);
         let receiver_full = self.receiver_is_full(sent, unknown);
-        let least_seen = least_pipe.saturating_sub(probe.into());
-        let clocked = sent.new_bytes > 0 && self.note_signs(at, sent, least_seen, idle, since_sent, receiver_full);
+        let clocked = sent.new_bytes > 0 && self.note_signs(at, sent, pipe, idle, since_sent, receiver_full);
         self.note_pace(at, sent);
-        if let State::Recovery(_) = self.state {
-            self.repair.sent(self.packets(u64::from(sent.new_bytes) + u64::from(sent.retransmitted_bytes)));
-            // Neither Reno nor CUBIC increases the bytes in the network.
-            if self.pipe_at_loss > 0 && least_pipe > u32::from(self.pipe_at_loss) + 1 {
-                self.weigh_back_off(at, least_pipe);
-            }
+        // Neither Reno nor CUBIC increases the bytes in the network while it recovers.
+        if matches!(self.state, State::Recovery(_)) && self.pipe_at_loss > 0 && pipe > u32::from(self.pipe_at_loss) + 1
+        {
+            self.weigh_back_off(at, pipe);
         }
         let paced = !receiver_full && !self.clock.is_behind_queue();
         if let Some(bbr) = &mut self.bbr {
@@ -102,7 +95,7 @@ impl Evidence {
         if let Some(rtt) = acked.rtt {
             self.rounds.note_rtt(rtt);
         }
-        let small_bytes = self.small.acked(una);
+        self.small.acked(una);
         self.growth.on_ack(self.delivered_segments());
         let newly_bytes = acked.delivered_bytes.saturating_sub(self.delivered_bytes);
         self.delivered_bytes = self.delivered_bytes.max(acked.delivered_bytes);
@@ -110,19 +103,11 @@ impl Evidence {
             && una > point
         {
             // Mostly detected before. A reduction after an ECN echo lasts until data sent after it is acknowledged.
-            self.weigh_cwr(at);
             self.leave_recovery();
         }
         if newly_bytes > 0 {
             self.held.on_ack(at);
             self.clock_ack(at);
-        }
-        if let State::Recovery(_) = self.state {
-            let newly = newly_bytes.saturating_add(u64::from(small_bytes));
-            if newly > 0 {
-                self.repair.delivered(Bytes(newly).segments_ceil(Bytes(u64::from(self.mss))).0);
-                self.weigh_reduction(at, acked.pipe);
-            }
         }
         if let Some(bbr) = &mut self.bbr {
             bbr.on_ack(&Delivery {
@@ -158,10 +143,9 @@ impl Evidence {
     }
 
     /// Everything outstanding at the loss is acknowledged.
-    pub fn on_recovery_end(&mut self, at: Timestamp) {
+    pub fn on_recovery_end(&mut self) {
         if self.state != State::Open {
             self.settle_end();
-            self.weigh_cwr(at);
             self.leave_recovery();
         }
     }
@@ -191,13 +175,6 @@ impl Evidence {
         let ends_flight = std::mem::take(&mut self.first_flight) && !self.rounds.dry;
         self.clock.on_ack(at, self.delivered_bytes, ends_flight);
         self.clock.arrive(at);
-    }
-
-    /// The end of a reduction clears its round trip; if an ECN echo began it, its clocking is weighed first.
-    fn weigh_cwr(&mut self, at: Timestamp) {
-        if self.in_cwr() {
-            self.weigh_clocking(at, self.rounds.current);
-        }
     }
 
     pub(super) fn leave_recovery(&mut self) {
@@ -242,13 +219,12 @@ impl SmallSegments {
         }
     }
 
-    /// Everything up to `una` is acknowledged; returns what the small segments among it lacked, in bytes.
-    pub(super) fn acked(&mut self, una: u64) -> u32 {
+    /// Everything up to `una` is acknowledged.
+    pub(super) fn acked(&mut self, una: u64) {
         let una = low_half(una);
         let done = self.entries.iter().take_while(|small| una.wrapping_sub(small.end) < 1 << 31).count();
         let lacked = self.entries.drain(..done).map(|small| small.lacks_bytes).fold(0, u32::saturating_add);
         self.lacks_bytes = self.lacks_bytes.saturating_sub(lacked);
-        lacked
     }
 
     /// Memory allocated beside it.

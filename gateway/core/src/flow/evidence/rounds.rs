@@ -48,19 +48,10 @@ impl Signs {
     }
 }
 
-/// Round trips after a change of the pipe in which a sender still counts as probing for more, and round trips without
-/// a change after which it does not probe at all: BBR probes in one of eight.
-const SEARCH_ROUNDS: u8 = 3;
-const STILL_ROUNDS: u8 = 24;
-/// Up to this pipe, in segments, that quarter may be two, a tenth or less.
-const SMALL_PIPE: u32 = 30;
-
 /// Part of the least round trip by which all of a round trip's are longer where the path is full, and round trips for which that
 /// counts.
 const FULL_PART: u64 = 8;
 const FULL_ROUNDS: u8 = 2;
-/// Round trips without growth in which BBR takes a path for full (`bbr_full_bw_cnt`).
-const FLAT_ROUNDS: u8 = 3;
 
 /// Round trips of one sender.
 #[derive(Clone, Debug, Default)]
@@ -71,16 +62,10 @@ pub(super) struct Rounds {
     pub(super) dry: bool,
     /// In the current one the sender was seen pacing.
     pub(super) paced: bool,
-    /// Largest pipe of the round trip of its last change, in segments; 0 before the first.
-    changed_pipe_segments: u32,
-    /// Round trips since.
-    still: u8,
-    /// Segments of the burst under way, and the largest pipe of the round trip before.
+    /// Segments of the burst under way.
     burst: u16,
-    pipe_before: u32,
-    /// Round trips for which the path counts as full, and those in a row that left it room and were not larger.
+    /// Round trips for which the path counts as full.
     full: u8,
-    flat: u8,
     /// Position in the stream whose acknowledgement ends the current one.
     end: u64,
 }
@@ -94,24 +79,8 @@ impl Rounds {
         self.end = nxt;
         self.paced = false;
         let ended = std::mem::take(&mut self.current);
-        self.pipe_before = self.last.map_or(0, |last| last.pipe_max_segments);
         self.last = Some(ended);
-        self.note_change(ended.pipe_max_segments);
         Some(ended)
-    }
-
-    fn note_change(&mut self, pipe: u32) {
-        let before = self.changed_pipe_segments;
-        let change = pipe.abs_diff(before);
-        // A tenth: BBR sends a quarter more in one round trip of eight.
-        if change > before / 10 {
-            self.changed_pipe_segments = pipe;
-            self.still = if before == 0 { SEARCH_ROUNDS } else { 0 };
-        } else if change > 1 && before <= SMALL_PIPE {
-            self.still = self.still.min(SEARCH_ROUNDS);
-        } else {
-            self.still = self.still.saturating_add(1);
-        }
     }
 
     /// A segment came back after `rtt`.
@@ -128,22 +97,10 @@ impl Rounds {
         self.current.burst = self.current.burst.max(self.burst);
     }
 
-    /// Whether the pipe of the last round trip was larger by a quarter than the one before.
-    fn grew(&self) -> bool {
-        let pipe = self.last.map_or(0, |last| last.pipe_max_segments);
-        pipe >= self.pipe_before.saturating_add(self.pipe_before / 4)
-    }
-
-    /// Whether the sender leaves the path room for longer than BBR, which grows until it fills the path.
-    pub(super) fn leaves_room(&self) -> bool {
-        self.flat >= FLAT_ROUNDS
-    }
-
     /// A round trip ended, of a path whose least is `least`; returns whether the path was full.
     pub(super) fn note_full(&mut self, ended: Signs, least: Option<Micros>) -> bool {
         let full = least.is_some_and(|least| u64::from(ended.rtt_least_us) >= least.0 + least.0 / FULL_PART);
         self.full = if full { FULL_ROUNDS } else { self.full.saturating_sub(1) };
-        self.flat = if full || self.grew() { 0 } else { self.flat.saturating_add(1) };
         full
     }
 
@@ -157,27 +114,9 @@ impl Rounds {
         self.full > 0
     }
 
-    /// Whether the largest pipe changed recently.
-    pub(super) fn searching(&self) -> bool {
-        self.still < SEARCH_ROUNDS
-    }
-
-    /// Whether it has not changed for so long that no congestion control can be at work.
-    pub(super) fn still(&self) -> bool {
-        self.still > STILL_ROUNDS
-    }
-
     /// Clears the state from before a change of the window.
     pub(super) fn forget(&mut self, nxt: u64) {
-        *self = Self {
-            end: nxt,
-            dry: self.dry,
-            changed_pipe_segments: self.changed_pipe_segments,
-            still: self.still,
-            full: self.full,
-            flat: self.flat,
-            ..Self::default()
-        };
+        *self = Self { end: nxt, dry: self.dry, full: self.full, ..Self::default() };
     }
 
     /// The last full round trip and the current one together.

@@ -4,7 +4,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use super::control::CongestionControl;
 use super::observation::{LossKind, SenderSample};
-use super::rules::{CLOCKED_LEAST, Repair};
+use super::rules::CLOCKED_LEAST;
 use super::{Evidence, State};
 use crate::counters::Ignored;
 use crate::flow::sequence::low_half;
@@ -54,8 +54,6 @@ pub(super) struct AfterLoss {
     sampled: bool,
     /// Upper bound, in bytes, of the sample that waits for the arrival of a lost first flight; 0 if none waits.
     arriving_at_most: f32,
-    /// The first round trip of the recovery under way was judged ([`Evidence::weigh_reduction`]).
-    judged: bool,
     /// When the round trip under way began, and what was delivered by then: microseconds and bytes, the low half of each.
     round_began: (u32, u32),
     /// Most bytes delivered in the smallest round-trip time, by the round trips since.
@@ -63,11 +61,6 @@ pub(super) struct AfterLoss {
 }
 
 impl AfterLoss {
-    /// Whether the recovery under way was not judged yet; it is from now on.
-    pub(super) fn judges(&mut self) -> bool {
-        !std::mem::replace(&mut self.judged, true)
-    }
-
     fn began(at: Timestamp, delivered_bytes: u64) -> Self {
         Self { round_began: (low_half(at.0 / 1_000), low_half(delivered_bytes)), ..Self::default() }
     }
@@ -238,8 +231,8 @@ impl Evidence {
         self.clock.arrive(at);
         self.growth.on_ack(self.delivered_segments());
         let recent = self.rounds.recent();
-        let (least_unknown, _) = self.clock.unknown_bytes(self.delivered_bytes);
-        let pipe = self.recent_pipe(pipe_before.saturating_add(least_unknown));
+        let unknown = self.clock.unknown_bytes(self.delivered_bytes);
+        let pipe = self.recent_pipe(pipe_before.saturating_add(unknown));
         if !recent.ran_dry && !recent.receiver_full && recent.pipe_max_segments > 0 {
             self.known |= f64::from(recent.clocked) >= CLOCKED_LEAST * f64::from(recent.full_sized);
             self.weigh_back_off(at, pipe);
@@ -301,11 +294,7 @@ impl Evidence {
             let pipe = if self.state == State::Open { self.recent_pipe(pipe_before) } else { 0 };
             self.pipe_at_loss = u16::try_from(pipe).unwrap_or(u16::MAX);
             self.rounds_since_loss = 0;
-            self.repair = Repair::default();
             self.growth.lose();
-            if let Some(after_loss) = &mut self.after_loss {
-                after_loss.judged = false;
-            }
             if let Some(bbr) = &mut self.bbr {
                 bbr.lose();
             }

@@ -31,7 +31,6 @@ pub(crate) enum AckKind {
 
 /// One acknowledgement, as recovery takes it.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts of one acknowledgement")]
 pub(crate) struct Progress {
     /// `SND.UNA` after it.
     pub(crate) una: u64,
@@ -51,8 +50,6 @@ pub(crate) struct Progress {
     pub(crate) repeated: u64,
     /// It shows that a retransmission is lost.
     pub(crate) lost_again: bool,
-    /// Both ends agreed on SACK.
-    pub(crate) sack_permitted: bool,
 }
 
 /// What an acknowledgement changed in recovery.
@@ -137,8 +134,7 @@ impl Recovery {
         let timed_out = repeat.is_after_silence();
         if self.is_active() {
             let no_advance = self.stage == Stage::TimedOut { advanced: false };
-            let by_timer = repeat.start <= repeat.una
-                && (timed_out || repeat.is_unprompted() || repeat.is_by_timer_alone(no_advance));
+            let by_timer = repeat.start <= repeat.una && (timed_out || repeat.is_by_timer_alone(no_advance));
             return by_timer.then(|| self.begin(LossKind::Timeout, repeat));
         }
         if !repeat.unseen && self.is_tail_probe(repeat) {
@@ -151,9 +147,7 @@ impl Recovery {
             || self.stage == Stage::Due
             || self.duplicates >= DUP_THRESH
             || (self.duplicates > 0 && (small_flight || !repeat.unseen));
-        // The timer of a sender that paces waits for its pacing, too (`tcp_pacing_delay`), so a fast retransmit comes first.
-        let held_by_pace = repeat.paced && self.stage == Stage::Due && repeat.standing == Standing::Lost;
-        if (timed_out && !held_by_pace) || repeat.is_unprompted() || repeat.is_after_few(self.duplicates, DUP_THRESH) {
+        if timed_out {
             Some(self.begin(LossKind::Timeout, repeat))
         } else if hinted {
             Some(self.begin(LossKind::FastRetransmit, repeat))
@@ -179,7 +173,6 @@ impl Recovery {
                     *advanced = true;
                 }
             }
-            AckKind::Duplicate if self.ignores_duplicates(progress) => self.duplicates = 0,
             AckKind::Duplicate => self.duplicates = self.duplicates.saturating_add(1),
             AckKind::Other => {}
         }
@@ -213,13 +206,6 @@ impl Recovery {
             turn.began = Some(LossKind::Ecn);
         }
         turn
-    }
-
-    /// In recovery without SACK, duplicates are not counted once all data sent before it is acknowledged; after a timeout, nor
-    /// before new data is sent (`tcp_process_loss`).
-    fn ignores_duplicates(&self, progress: &Progress) -> bool {
-        let over = progress.una + 1 >= self.point || (self.stage.is_timed_out() && progress.nxt < self.point);
-        !progress.sack_permitted && self.is_active() && over
     }
 
     /// With SACK and RACK recovery begins at the acknowledgement that shows a loss (`tcp_time_to_recover`), even if pacing delays

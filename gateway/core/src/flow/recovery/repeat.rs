@@ -34,8 +34,6 @@ pub(crate) struct Repeat {
     pub(crate) timeout: Micros,
     /// Both ends agreed on SACK, so the sender may send tail loss probes.
     pub(crate) sack_permitted: bool,
-    /// The sender paces: a fast retransmit may leave later.
-    pub(crate) paced: bool,
 }
 
 /// State of bytes when they are retransmitted.
@@ -58,22 +56,6 @@ impl Repeat {
         let quiet = !self.sack_permitted || self.since_ack.is_none_or(|since| since.0 >= self.timeout.0 / ANSWER_PART);
         let waited = quiet && self.since_sent.is_some_and(|since| since >= waited);
         self.standing == Standing::Repeated && (waited || no_advance)
-    }
-
-    /// Without SACK fewer duplicates than `DupThresh` cause no fast retransmit, and do not restart the timer.
-    pub(super) fn is_after_few(&self, duplicates: u16, threshold: u16) -> bool {
-        let few = !self.sack_permitted && duplicates < threshold;
-        few && self.since_sent.is_some_and(|since| since >= self.least_timeout())
-    }
-
-    /// Without SACK a sender retransmits at an acknowledgement or by its timer, which duplicates do not restart: its `DupThresh` may
-    /// be higher than the tap assumes.
-    pub(super) fn is_unprompted(&self) -> bool {
-        let quiet = self.since_ack.is_none_or(|since| since.0 >= self.timeout.0 / ANSWER_PART);
-        !self.sack_permitted
-            && !self.paced
-            && quiet
-            && self.since_sent.is_some_and(|since| since >= self.least_timeout())
     }
 
     fn least_timeout(&self) -> Micros {

@@ -86,7 +86,6 @@ impl Sender {
             lost,
             repeated,
             lost_again,
-            sack_permitted: self.sack_agreed,
             una: self.board.una(),
             nxt: self.board.nxt(),
             answer_at: at.after(self.reaction()),
@@ -174,7 +173,7 @@ impl Sender {
         }
         let Some(followed) = self.followed.as_deref_mut() else { return };
         if turn.ended || turn.began == Some(LossKind::Ecn) {
-            followed.evidence.on_recovery_end(at);
+            followed.evidence.on_recovery_end();
         }
         if turn.ended {
             self.report_state(context);

@@ -50,7 +50,6 @@ impl Sender {
             since_ack,
             timeout: self.rtt.timeout(),
             sack_permitted: self.sack_agreed,
-            paced: self.followed.as_deref().is_some_and(|followed| followed.evidence.may_pace()),
         };
         self.recovery.repeated(&repeat)
     }

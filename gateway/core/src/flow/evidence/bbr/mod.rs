@@ -23,7 +23,6 @@ const LEAST_WINDOW: u32 = 4;
 
 /// A BBR sender.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "the kernel's, which do not hang together")]
 pub(super) struct Bbr {
     rate: DeliveryRate,
     pace: Pace,
@@ -32,8 +31,6 @@ pub(super) struct Bbr {
     full_rounds: u8,
     /// `full_bw_reached`.
     is_full: bool,
-    /// It empties the pipe to measure the smallest round-trip time (`PROBE_RTT`).
-    probing: bool,
     /// Losses were being repaired at the previous acknowledgement.
     was_recovering: bool,
     /// The last new segment ended a write of the application.
@@ -51,7 +48,6 @@ impl Bbr {
             full_rate: 0,
             full_rounds: 0,
             is_full: false,
-            probing: false,
             was_recovering: false,
             pushed: true,
             mss: 0,
@@ -78,18 +74,12 @@ impl Bbr {
         !self.is_full
     }
 
-    /// Returns whether it drains the pipe. It then fills its small window, which is no evidence for Reno or CUBIC.
-    pub(super) fn probing(&self) -> bool {
-        self.probing
-    }
-
     /// A packet with payload.
     pub(super) fn on_sent(&mut self, at: Timestamp, sent: &Departure) {
         let before = sent.pipe_bytes.saturating_sub(sent.bytes);
         // The pipe is nearly empty, although the path holds much more.
         let holds_more = self.share(Micros(0)).is_some_and(|share| share > f64::from(2 * LEAST_WINDOW));
         let emptied = sent.new && sent.pipe_segments <= LEAST_WINDOW && holds_more;
-        self.probing = emptied || (self.probing && sent.pipe_segments <= 2 * LEAST_WINDOW);
         if sent.idle && self.pushed || emptied {
             self.rate.limit_by_application(before);
         }

@@ -9,9 +9,6 @@ use super::{Bbr, rate};
 
 /// Shortest period of the smallest round-trip time; the longest is twice this.
 const PERIOD: Micros = Micros(15_000_000);
-/// The least and the most segments of a burst. One packet of the kernel holds no more than the most.
-const BURST_LEAST: f64 = 2.0;
-const BURST_MOST: f64 = 45.0;
 /// Round trips between two samples: the delivery rate is the largest of as many. And the shortest time.
 const SAMPLE_ROUNDS: u8 = 10;
 const SAMPLE_APART: Micros = Micros(1_000_000);
@@ -53,11 +50,6 @@ impl Bbr {
     pub(in super::super) fn share(&self, reaction: Micros) -> Option<f64> {
         let least = self.share.least().filter(|_| self.rate.max() > 0)?;
         Some(rate::segments_in(self.rate.max(), Micros(least.0.saturating_add(reaction.0))))
-    }
-
-    /// Returns the segments of a burst: what its rate sends in a millisecond (`tcp_tso_autosize`).
-    pub(in super::super) fn burst(&self) -> f64 {
-        rate::segments_in(self.rate.max(), Micros(1_000)).clamp(BURST_LEAST, BURST_MOST)
     }
 
     /// A round trip ended that neither application nor receiver limited.
