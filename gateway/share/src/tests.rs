@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use spand_cells::{Addressed, HeldBack, Notice};
 use spand_core::config::{EngineConfig, WindowConfig};
 use spand_core::engine::Engine;
 use spand_core::networks::NetworkTable;
-use spand_core::sharing::{Addressed, GatewayId, HeldBack, Notice, Pseudonyms, Sharing as EngineSharing, TapId};
+use spand_core::sharing::{GatewayId, Pseudonyms, Sharing as EngineSharing, TapId};
 use spand_core::types::{ConnectionId, SampleReason, WindowSample};
 use spand_proto::estimate::{Estimate, RuleKind};
 use spand_proto::network::Network;

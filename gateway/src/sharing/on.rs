@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spand_cells::{Addressed, HeldBack, Notice};
 use spand_core::config::EngineConfig;
 use spand_core::shard::Partition;
-use spand_core::sharing::{Addressed, GatewayId, HeldBack, Notice, TapId, fingerprint};
+use spand_core::sharing::{GatewayId, TapId, fingerprint};
 use spand_proto::contract::Cluster;
 use spand_proto::units::{Micros, Timestamp};
 

@@ -1,7 +1,8 @@
 //! A cell in a message.
 
 use serde::{Deserialize, Serialize};
-use spand_core::sharing::{GatewayId, Pseudonyms, TapId, WireNetwork};
+use spand_cells::WireNetwork;
+use spand_core::sharing::{GatewayId, Pseudonyms, TapId};
 use spand_core::types::{ConnectionId, SampleRate};
 use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt, Source};
 use spand_core::window::cells::Cell;

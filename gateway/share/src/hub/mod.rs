@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use spand_core::sharing::{Addressed, GatewayId};
+use spand_cells::Addressed;
+use spand_core::sharing::GatewayId;
 use spand_core::window::cells::{Cell, Digest};
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use spand_core::sharing::{Notice, TapId};
+use spand_cells::Notice;
+use spand_core::sharing::TapId;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Micros;
 use spand_share::exchange::{LinkState, MirrorLag, SiteStream, StreamFault, StreamState, Topic};

@@ -1,7 +1,7 @@
 //! Which gateway each host is subscribed at, of the other gateways: its seat.
 //!
 //! A gateway names the addresses of its hosts as they come and go, and all of them again every
-//! [`SEATS_AGAIN`](spand_core::sharing::SEATS_AGAIN). One that was not named for [`HEARD`] has no seat.
+//! [`SEATS_AGAIN`](spand_cells::SEATS_AGAIN). One that was not named for [`HEARD`] has no seat.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

@@ -15,7 +15,7 @@ use spand_proto::units::{Bytes, Timestamp, Window};
 use strum::VariantArray;
 
 use super::*;
-use spand_core::sharing::{HeldBack, Notice, StartSeen};
+use spand_cells::{HeldBack, Notice, StartSeen};
 
 mod bytes;
 mod notices;
