@@ -4,10 +4,11 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use spand_core::sharing::GatewayId;
 use spand_core::types::Trigger;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp, Window};
+
+use crate::gateway::GatewayId;
 
 /// A network in a message: its prefix, where JSON has a text.
 #[derive(Deserialize, Serialize)]

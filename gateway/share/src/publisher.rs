@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use spand_cells::{Addressed, HeldBack, Notice};
-use spand_core::sharing::{GatewayId, TapId};
+use spand_cells::{Addressed, GatewayId, HeldBack, Notice, TapId};
 use spand_proto::units::Timestamp;
 use tokio::sync::mpsc::Sender;
 

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use spand_cells::{Addressed, HeldBack, Notice};
+use spand_cells::{Addressed, GatewayId, HeldBack, Notice, Pseudonyms, Shares, Sharing as EngineSharing, TapId};
 use spand_core::config::{EngineConfig, WindowConfig};
 use spand_core::engine::Engine;
 use spand_core::networks::NetworkTable;
-use spand_core::sharing::{GatewayId, Pseudonyms, Sharing as EngineSharing, TapId};
 use spand_core::types::{ConnectionId, SampleReason, WindowSample};
 use spand_proto::estimate::{Estimate, RuleKind};
 use spand_proto::network::Network;
@@ -74,7 +73,7 @@ fn join_with(hub: &MemoryHub, own: &Member, ahead: Micros) -> Gateway {
 fn join_by(exchange: impl Exchange, own: &Member, ahead: Micros) -> Gateway {
     let pseudonyms = Pseudonyms::new([9; 16]);
     let sharing = EngineSharing { gateway: own.gateway, tap: own.tap, pseudonyms };
-    let engine = Engine::new(EngineConfig { sharing: Some(sharing), ..EngineConfig::default() });
+    let engine = Engine::new(EngineConfig::default()).sharing(Some(sharing));
     let (sharing, mut ends) =
         Sharing::start(exchange, own.clone(), 1, Box::new(|_| 0), Arc::new(Stands(ahead))).unwrap();
     Gateway { number: own.gateway.0, now: START, engine, end: ends.remove(0), sharing }

@@ -11,9 +11,8 @@ use std::num::NonZeroU32;
 use std::sync::OnceLock;
 
 use parking_lot::RwLock;
-use spand_cells::{Addressed, HeldBack, Notice, StartSeen};
+use spand_cells::{Addressed, GatewayId, HeldBack, Notice, StartSeen, TapId};
 use spand_core::event::{Established, StartImminent};
-use spand_core::sharing::{GatewayId, TapId};
 use spand_proto::network::Network;
 use spand_proto::push::WithdrawalReason;
 use spand_proto::units::Timestamp;

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
+use spand_cells::{GatewayId, TapId};
 use spand_core::mem::hashed;
-use spand_core::sharing::{GatewayId, TapId};
 use spand_proto::units::{Micros, Timestamp};
 
 /// Two of those may be lost.
