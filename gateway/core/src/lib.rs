@@ -25,7 +25,6 @@ pub mod networks;
 pub mod opening;
 pub mod service;
 pub mod shard;
-pub mod sharing;
 pub mod types;
 pub mod window;
 pub mod wire;

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use spand_core::sharing::GatewayId;
-use spand_core::window::cells::Digest;
+use spand_cells::{Digest, GatewayId};
 
 use super::format::{AGAIN_AT_ONCE, Member};
 

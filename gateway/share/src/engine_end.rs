@@ -6,12 +6,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use spand_cells::{Cell, CellRefused, GatewayId, Shares, SharingCounts};
 use spand_core::engine::Engine;
 use spand_core::mem::{allocated_for, boxed};
-use spand_core::networks::SharingCounts;
-use spand_core::sharing::GatewayId;
 use spand_core::window::bucket::{Contribution, RemoteRtt};
-use spand_core::window::cells::{Cell, CellRefused};
 use spand_core::window::record::REMOTES_PER_BUCKET;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use spand_core::sharing::GatewayId;
+use spand_cells::GatewayId;
 use tokio::sync::{mpsc, watch};
 
 /// What a message is about, which decides how it travels.

@@ -5,8 +5,8 @@
 //!   own cells  ─►                  format     ◄─
 //! ```
 //!
-//! Engines hand over cells of their own networks, and take those of others ([`spand_core::window::cells`]). The hub packs them for an
-//! exchange, which carries them. What publishers have each other know goes the same way ([`spand_core::sharing::Notice`]). Nobody waits for another: what does not fit is dropped and counted, and closed cells are sent again out of
+//! Engines hand over cells of their own networks, and take those of others ([`spand_cells`]). The hub packs them for an
+//! exchange, which carries them. What publishers have each other know goes the same way ([`spand_cells::Notice`]). Nobody waits for another: what does not fit is dropped and counted, and closed cells are sent again out of
 //! the engines' own records once messages get through.
 
 #![forbid(unsafe_code)]

@@ -7,8 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use spand_core::sharing::{GatewayId, TapId};
-use spand_core::window::cells::CellRefused;
+use spand_cells::{CellRefused, GatewayId, TapId};
 use spand_proto::units::Micros;
 use strum::VariantArray;
 

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use spand_core::sharing::GatewayId;
-use spand_core::window::cells::Digest;
+use spand_cells::{Digest, GatewayId};
 use spand_proto::units::{Micros, Timestamp};
 
 use super::format::Member;
@@ -170,7 +169,7 @@ fn sentence(gateway: GatewayId, name: &str, ahead_us: i64, why: Option<Incompati
 
 #[cfg(test)]
 pub(super) mod tests {
-    use spand_core::sharing::TapId;
+    use spand_cells::TapId;
     use spand_proto::estimate::RuleKind;
 
     use super::*;

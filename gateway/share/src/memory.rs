@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use spand_core::sharing::GatewayId;
+use spand_cells::GatewayId;
 use tokio::sync::{Notify, watch};
 
 use super::exchange::{Exchange, Incoming, Link, LinkState, Outgoing, Topic};

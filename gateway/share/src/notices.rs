@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spand_core::sharing::{Addressed, GatewayId, Notice, SEATS_AGAIN};
+use spand_cells::{Addressed, GatewayId, Notice, SEATS_AGAIN};
 use spand_proto::units::{Micros, Timestamp};
 use tokio::sync::mpsc::{Receiver, channel};
 

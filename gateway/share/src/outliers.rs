@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use spand_core::networks::Outliers;
-use spand_core::sharing::TapId;
+use spand_cells::{Outliers, TapId};
 
 use super::engine_end::EngineCounts;
 
@@ -77,7 +76,7 @@ impl Warned {
 
 #[cfg(test)]
 mod tests {
-    use spand_core::window::cells::Outlier;
+    use spand_cells::Outlier;
 
     use super::*;
 

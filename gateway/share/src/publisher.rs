@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use spand_core::sharing::{Addressed, GatewayId, HeldBack, Notice, TapId};
+use spand_cells::{Addressed, GatewayId, HeldBack, Notice, TapId};
 use spand_proto::units::Timestamp;
 use tokio::sync::mpsc::Sender;
 

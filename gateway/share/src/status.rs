@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use spand_core::sharing::GatewayId;
+use spand_cells::GatewayId;
 use spand_proto::units::Micros;
 
 use super::exchange::{LinkState, SiteStream, Topic};

@@ -79,7 +79,6 @@ impl Config {
             },
             hash_seed: options.hash_seed,
             flow_reports: options.flow_reports,
-            sharing: None,
             shard: options.shard,
         })
     }

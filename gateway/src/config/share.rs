@@ -5,7 +5,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use spand_core::sharing::{GatewayId, MOST_GATEWAYS, Pseudonyms, Sharing, TapId};
+use spand_cells::{GatewayId, MOST_GATEWAYS, Pseudonyms, Sharing, TapId};
 use tonic::transport::Uri;
 
 use super::Config;

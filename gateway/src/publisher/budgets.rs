@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use spand_cells::Notice;
 use spand_core::event::Established;
-use spand_core::sharing::Notice;
 use tokio::time::MissedTickBehavior;
 
 use super::Published;

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::hash::BuildHasher;
 
+use spand_cells::Notice;
 use spand_core::event::{Event, StartImminent};
 use spand_core::networks::Withdrawal;
 use spand_core::networks::reported::ReportedConnection;
 use spand_core::networks::view::NetworkView;
 use spand_core::service::ServiceSize;
 use spand_core::shard::Partition;
-use spand_core::sharing::Notice;
 use spand_proto::network::Network;
 use spand_proto::push::WithdrawalReason;
 use spand_proto::report::ConnectionReport;

@@ -42,6 +42,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use spand_capture::{LiveCapture, LiveError, LiveOptions};
+use spand_cells::Shares;
 use spand_core::config::{EngineConfig, Shard};
 use spand_core::engine::Engine;
 use spand_core::shard::Partition;
@@ -76,10 +77,15 @@ pub fn run(config: &Config, file: &Path) -> Result<(), Failure> {
 pub fn run_with(
     config: &Config,
     file: &Path,
-    share: impl FnOnce(&Share, (&EngineConfig, Partition, u64), &Published) -> io::Result<Option<(Sharing, Vec<EngineEnd>)>>,
+    share: impl FnOnce(
+        (&Share, Option<spand_cells::Sharing>),
+        (&EngineConfig, Partition, u64),
+        &Published,
+    ) -> io::Result<Option<(Sharing, Vec<EngineEnd>)>>,
 ) -> Result<(), Failure> {
     config.log.start();
-    let Divided { groups, first, engines } = divided(config)?;
+    let own = config.share.sharing().map_err(|error| Failure::Environment(error.to_string()))?;
+    let Divided { groups, first, engines } = divided(config, own)?;
     let (partition, seed) = (groups.partition.clone(), first.hash_seed);
     if config.traffic.internal.is_empty() {
         tracing::warn!("traffic.internal is empty: both ends of every connection count as inside");
@@ -115,7 +121,7 @@ pub fn run_with(
     let servers = Servers::start(ports, workers)?;
     let Restored { engines, store, experiment, totals } = restore(config, engines, &partition, &published)?;
     let stored = store.as_ref().map(|store| store.measures().clone());
-    let started = share(&config.share, (&first, partition.clone(), draw_seed()), &published);
+    let started = share((&config.share, own), (&first, partition.clone(), draw_seed()), &published);
     let (sharing, ends) = started.map_err(|error| cannot_start_a_thread(&error))?.unzip();
     let share = sharing.as_ref().map(|sharing| sharing.status().clone());
     let api = Api::with_access(config.api(), access, published.clone(), (stored, share), &confined);
@@ -159,11 +165,12 @@ struct Divided {
     engines: Vec<Engine>,
 }
 
-fn divided(config: &Config) -> Result<Divided, Failure> {
+fn divided(config: &Config, own: Option<spand_cells::Sharing>) -> Result<Divided, Failure> {
     let count = config.engine.threads;
     let (first, engines) = parts(config)?;
     let groups = Groups::of(&first, Partition::new(&first, count));
-    Ok(Divided { groups, first, engines: engines.map(Engine::new).collect() })
+    let engines = engines.map(|config| Engine::new(config).sharing(own)).collect();
+    Ok(Divided { groups, first, engines })
 }
 
 /// The configuration of each engine; that of the first is returned twice. All have the same list of prefixes, which is read once: one that
@@ -172,8 +179,7 @@ fn parts(config: &Config) -> Result<(EngineConfig, impl Iterator<Item = EngineCo
     let count = config.engine.threads;
     let shard = Shard { index: 0, count };
     let options = EngineOptions { hash_seed: draw_seed(), shard, ..EngineOptions::default() };
-    let sharing = config.share.sharing().map_err(|error| Failure::Environment(error.to_string()))?;
-    let first = EngineConfig { own_listeners: own::listeners(config), sharing, ..config.engine(options)? };
+    let first = EngineConfig { own_listeners: own::listeners(config), ..config.engine(options)? };
     let all = first.clone();
     let part = move |index| EngineConfig { shard: Shard { index, count }, ..all.clone() };
     Ok((first, (0..count.get()).map(part)))

@@ -49,7 +49,7 @@ pub(crate) const fn most_bytes(engines: usize) -> usize {
 /// Starts nothing.
 #[expect(clippy::needless_pass_by_value, clippy::unnecessary_wraps, reason = "as with the feature")]
 pub(crate) fn start(
-    share: &Share,
+    (share, own): (&Share, Option<spand_cells::Sharing>),
     engines: (&EngineConfig, Partition, u64),
     published: &Published,
 ) -> io::Result<Option<(Sharing, Vec<EngineEnd>)>> {

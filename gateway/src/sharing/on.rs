@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spand_cells::{Addressed, GatewayId, HeldBack, Notice, TapId, fingerprint};
 use spand_core::config::EngineConfig;
 use spand_core::shard::Partition;
-use spand_core::sharing::{Addressed, GatewayId, HeldBack, Notice, TapId, fingerprint};
 use spand_proto::contract::Cluster;
 use spand_proto::units::{Micros, Timestamp};
 
@@ -33,11 +33,11 @@ const BEYOND: Duration = Duration::from_secs(30);
 ///
 /// Where the thread or what it waits with cannot be had.
 pub fn start(
-    share: &Share,
+    (share, own): (&Share, Option<spand_cells::Sharing>),
     engines: (&EngineConfig, Partition, u64),
     published: &Published,
 ) -> io::Result<Option<(Sharing, Vec<EngineEnd>)>> {
-    start_by(NatsExchange::new, share, engines, published)
+    start_by(NatsExchange::new, (share, own), engines, published)
 }
 
 /// The same, for engines of this configuration and with the exchange that is made of it; `None` where nothing is.
@@ -48,11 +48,11 @@ pub fn start(
 /// Where the thread or what it waits with cannot be had.
 pub fn start_by<E: Exchange>(
     exchange: impl FnOnce(NatsConfig) -> E,
-    share: &Share,
+    (share, own): (&Share, Option<spand_cells::Sharing>),
     (engine, partition, instance): (&EngineConfig, Partition, u64),
     published: &Published,
 ) -> io::Result<Option<(Sharing, Vec<EngineEnd>)>> {
-    let Some(own) = engine.sharing else { return Ok(None) };
+    let Some(own) = own else { return Ok(None) };
     let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
     let member = Member {
         gateway: own.gateway,

@@ -15,11 +15,11 @@ use ipnet::IpNet;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use spand_capture::{Next, PacketSource, open_file};
+use spand_cells::{GatewayId, Pseudonyms, Shares, Sharing, TapId};
 use spand_core::config::{EngineConfig, FlowReports, Limits, Shard};
 use spand_core::counters::Ignored;
 use spand_core::engine::Engine;
 use spand_core::event::Event;
-use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use spand_core::wire::{Decoder, Frame};
 use spand_openings::{LossCount, PLACES, openings};
 use spand_proto::estimate::RuleKind;
@@ -202,7 +202,6 @@ impl Run {
         let half =
             |v4: &str, v6: &str| -> Vec<IpNet> { [v4, v6].iter().filter_map(|half| half.parse().ok()).collect() };
         let base = EngineConfig { limits: Limits::for_replay(), hash_seed: 7, ..EngineConfig::default() };
-        let gateway = GatewayId(1);
         let config = match self {
             Self::Bare => EngineConfig { flow_reports: FlowReports::Full, ..base },
             Self::Lower => EngineConfig { internal: half("0.0.0.0/1", "::/1"), ..base },
@@ -217,19 +216,20 @@ impl Run {
                 read_window_option: true,
                 compare: RuleKind::VARIANTS.to_vec(),
                 openings: openings(base.rule, RuleKind::VARIANTS, PLACES, LossCount::Episodes),
-                sharing: Some(Sharing {
-                    gateway,
-                    tap: TapId::of_gateway(gateway),
-                    pseudonyms: Pseudonyms::new([7; 16]),
-                }),
                 ..base
             },
             Self::Three => base,
             Self::Tight => EngineConfig { limits: tight(), ..base },
         };
         let count = NonZeroU32::new(if self == Self::Three { 3 } else { 1 }).unwrap_or(NonZeroU32::MIN);
+        let gateway = GatewayId(1);
+        let sharing = (self == Self::Rules).then(|| Sharing {
+            gateway,
+            tap: TapId::of_gateway(gateway),
+            pseudonyms: Pseudonyms::new([7; 16]),
+        });
         (0..count.get())
-            .map(|index| Engine::new(EngineConfig { shard: Shard { index, count }, ..config.clone() }))
+            .map(|index| Engine::new(EngineConfig { shard: Shard { index, count }, ..config.clone() }).sharing(sharing))
             .collect()
     }
 }

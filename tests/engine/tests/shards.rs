@@ -9,6 +9,7 @@ use std::path::Path;
 
 use ipnet::IpNet;
 use spand_capture::{Next, PacketSource, open_file};
+use spand_cells::{Cell, GatewayId, Pseudonyms, Shares, Sharing, TapId};
 use spand_core::config::{EngineConfig, Limits, Shard, Tunnels};
 use spand_core::counters::{Counters, Ignored};
 use spand_core::engine::Engine;
@@ -16,9 +17,7 @@ use spand_core::event::Event;
 use spand_core::networks::view::NetworkView;
 use spand_core::service::ServiceSize;
 use spand_core::shard::{Partition, Takers};
-use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use spand_core::types::SampleRate;
-use spand_core::window::cells::Cell;
 use spand_core::wire::{Decoder, Frame};
 use spand_engine_tests::corpus;
 use spand_engine_tests::trace::{TraceConfig, write_trace};
@@ -192,7 +191,7 @@ fn gateways(packets: &[Packet], config: &EngineConfig, count: u16, passes: Passe
                 Passes::All => 0,
             });
             let sharing = Sharing { gateway: GatewayId(gateway), tap, pseudonyms: Pseudonyms::new([1; 16]) };
-            Engine::new(EngineConfig { sharing: Some(sharing), ..config.clone() })
+            Engine::new(config.clone()).sharing(Some(sharing))
         })
         .collect();
     let mut decoder = Decoder::new(config.tunnels.clone());

@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Parser, ValueEnum};
 use spand_capture::{Next, PacketSource, open_file};
+use spand_cells::{GatewayId, Pseudonyms, Shares, Sharing, TapId};
 use spand_core::config::{EngineConfig, Limits};
 use spand_core::engine::Engine;
-use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use spand_core::wire::{Decoder, Frame};
 use spand_openings::{LossCount, PLACES, openings};
 use spand_proto::estimate::RuleKind;
@@ -152,8 +152,8 @@ fn rebuild(
 ) -> anyhow::Result<u64> {
     let limits = Limits::for_replay();
     let openings = openings(RuleKind::default(), &compare, PLACES, LossCount::Episodes);
-    let config = EngineConfig { limits, internal, compare, openings, sharing, ..EngineConfig::default() };
-    let mut engine = Engine::new(config);
+    let config = EngineConfig { limits, internal, compare, openings, ..EngineConfig::default() };
+    let mut engine = Engine::new(config).sharing(sharing);
     let (mut cells, mut count) = (0, 0);
     let packets = replay(file, |at, frame| {
         engine.handle_frame(at, frame);

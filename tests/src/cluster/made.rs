@@ -4,11 +4,10 @@ use std::net::Ipv4Addr;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use spand_cells::{Cell, GatewayId, Pseudonyms, TapId, fingerprint};
 use spand_core::config::WindowConfig;
-use spand_core::sharing::{GatewayId, Pseudonyms, TapId, fingerprint};
 use spand_core::types::{ConnectionId, RttSum, SampleRate};
 use spand_core::window::bucket::{Bucket, Contribution, FullSum, QueueSum, RemoteRtt, Source};
-use spand_core::window::cells::Cell;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
@@ -146,9 +145,9 @@ pub fn network(number: u32) -> Network {
 
 #[cfg(test)]
 mod tests {
+    use spand_cells::{Shares, Sharing};
     use spand_core::config::EngineConfig;
     use spand_core::engine::Engine;
-    use spand_core::sharing::Sharing;
     use spand_share::format::read_batch;
 
     use super::*;
@@ -161,7 +160,7 @@ mod tests {
             tap: TapId::of_gateway(GatewayId(1)),
             pseudonyms: Pseudonyms::new([1; 16]),
         };
-        let mut engine = Engine::new(EngineConfig { sharing: Some(sharing), ..EngineConfig::default() });
+        let mut engine = Engine::new(EngineConfig::default()).sharing(Some(sharing));
         let mut made = MadeCells::new(vec![2, 3], 600);
         let messages = made.messages(1_200, now);
         assert!(messages.len() > 2 && messages.len() < 20, "{}", messages.len());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use parking_lot::Mutex;
-use spand_core::sharing::GatewayId;
+use spand_cells::GatewayId;
 use spand_gateway::publisher::{MonotonicClock, PacketClock};
 use spand_share::exchange::{Exchange, Link, LinkState, Outgoing, Topic};
 use spand_share::nats::{NatsConfig, NatsExchange};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use nix::sys::socket::{self, MsgFlags};
-use spand_core::sharing::GatewayId;
+use spand_cells::GatewayId;
 use spand_gateway::config::Config;
 use spand_gateway::publisher::{MonotonicClock, PacketClock};
 use spand_gateway::run::run_with;
@@ -186,7 +186,7 @@ pub fn run_gateway(config: &std::path::Path, cells: MadeCells) -> Result<()> {
     spand_confine::take_up();
     let read = Config::load(config).with_context(|| format!("{} cannot be used", config.display()))?;
     let share =
-        |share: &_, engines: (&_, _, _), published: &_| start_by(|_| Load::new(cells), share, engines, published);
+        |share: (&_, _), engines: (&_, _, _), published: &_| start_by(|_| Load::new(cells), share, engines, published);
     run_with(&read, config, share).map_err(|failure| anyhow!("the gateway ended: {failure}"))
 }
 

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
+use spand_cells::{GatewayId, TapId};
 use spand_core::config::WindowConfig;
 use spand_core::networks::NetworkTable;
-use spand_core::sharing::{GatewayId, TapId};
 use spand_core::types::{ConnectionId, Flow, Flows, LimitCounts, RttSum, SampleReason, SenderId, WindowSample};
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;

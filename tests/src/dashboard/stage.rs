@@ -8,11 +8,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use spand_cells::GatewayId;
 use spand_confine::Confined;
 use spand_core::engine::Engine;
 use spand_core::event::Event;
 use spand_core::networks::Withdrawal;
-use spand_core::sharing::GatewayId;
 use spand_gateway::api::{Access, Api, ApiConfig};
 use spand_gateway::config::Names;
 use spand_gateway::publisher::{

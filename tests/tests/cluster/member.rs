@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use spand_core::sharing::GatewayId;
+use spand_cells::GatewayId;
 use spand_share::exchange::{
     Exchange, Incoming, Link, LinkState, Outgoing, SiteStream, StreamFault, StreamState, Topic,
 };

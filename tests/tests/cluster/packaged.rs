@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use nkeys::KeyPair;
 use serde_json::{Value, json};
-use spand_core::sharing::GatewayId;
+use spand_cells::GatewayId;
 use spand_share::exchange::Topic;
 use spand_share::nats::{NatsConfig, NatsLogin, NatsTls};
 use spand_tests::cluster::Servers;

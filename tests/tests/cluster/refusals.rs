@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use spand_core::sharing::GatewayId;
+use spand_cells::GatewayId;
 use spand_share::exchange::{LinkState, Topic};
 use spand_share::nats::{NatsConfig, NatsIdentity, NatsLogin, NatsTls};
 use spand_tests::access::{Authority, Wanted};

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use spand_core::sharing::GatewayId;
+use spand_cells::GatewayId;
 use spand_proto::units::Micros;
 use spand_share::ShareView;
 use spand_share::exchange::{LinkState, Topic};

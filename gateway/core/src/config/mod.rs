@@ -13,7 +13,6 @@ use spand_proto::units::Micros;
 
 pub use self::tunnels::{Encapsulation, Tunnels};
 use crate::opening::Openings;
-use crate::sharing::Sharing;
 
 /// Configuration of an engine.
 #[derive(Clone, Debug)]
@@ -48,8 +47,6 @@ pub struct EngineConfig {
     pub flow_reports: FlowReports,
     /// Which networks are this engine's, where there are several. Default: all. Limits are this engine's own.
     pub shard: Shard,
-    /// How it shares what it sees with the engines of other gateways. Default: not at all.
-    pub sharing: Option<Sharing>,
 }
 
 /// Which accounts of directions an engine gives ([`crate::event::Event::DirectionEnded`]).
@@ -152,7 +149,6 @@ impl Default for EngineConfig {
             hash_seed: 0,
             flow_reports: FlowReports::None,
             shard: Shard::WHOLE,
-            sharing: None,
         }
     }
 }

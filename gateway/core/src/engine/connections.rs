@@ -157,13 +157,11 @@ impl Engine {
             self.evict(oldest);
         }
         let home = claim == Claim::Home;
-        let id = if let Some(sharing) = &self.config.sharing {
-            let ends = [segment.source, segment.destination].map(|end| (end.address, end.port));
-            sharing.pseudonyms.connection(ends, segment.seq)
-        } else {
+        let ends = [segment.source, segment.destination].map(|end| (end.address, end.port));
+        let id = self.networks.connection(ends, segment.seq).unwrap_or_else(|| {
             self.next_connection += 1;
             ConnectionId(self.next_connection - 1)
-        };
+        });
         self.counters.connections += u64::from(home);
         self.counters.connections_midstream += u64::from(home && !segment.flags.has(Flags::SYN));
         let roles = match side {

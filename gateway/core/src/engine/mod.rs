@@ -89,8 +89,7 @@ impl Engine {
             networks: NetworkTable::new(config.window, config.limits.networks, config.rule, config.hash_seed)
                 .within(config.limits.network_memory_bytes)
                 .comparing(&config.compare)
-                .with_openings(config.openings.clone())
-                .sharing(config.sharing),
+                .with_openings(config.openings.clone()),
             ledger: PushLedger::new(config.hash_seed),
             hosts: Hosts::new(config.hash_seed),
             services: ServiceTable::new(
@@ -257,6 +256,11 @@ impl Engine {
     /// Counts a transfer that could not be sent to the first engine.
     pub fn transfer_queue_full(&mut self) {
         self.counters.ignore(Ignored::TransferQueueFull);
+    }
+
+    /// Whether a network is this engine's, and the prefixes make it.
+    pub fn makes(&self, network: Network) -> bool {
+        self.owns(network) && self.prefixes.makes(network)
     }
 
     /// Whether a network is this engine's.

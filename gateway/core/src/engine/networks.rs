@@ -9,13 +9,12 @@ use spand_proto::units::{Micros, Timestamp};
 use super::{Engine, LATEST};
 use crate::counters::Ignored;
 use crate::flow::sink::FlowSink;
+use crate::networks::NetworkTable;
 use crate::networks::reported::{ReportCounts, ReportRefused, ReportedConnection};
 use crate::networks::view::NetworkView;
-use crate::networks::{NetworkTable, SharingCounts};
 use crate::types::{
     ConnectionId, Delivered, Flows, LimitCounts, RttSum, SampleRate, SenderId, SenderState, WindowSample,
 };
-use crate::window::cells::{Cell, CellRefused};
 use crate::window::record::NetworkRecord;
 
 impl FlowSink for NetworkTable {
@@ -129,32 +128,15 @@ impl Engine {
         self.take_network_events();
     }
 
-    /// Cells that are to leave for other gateways, oldest first; take them after every call that takes frames or time. None where the
-    /// engine does not share.
-    pub fn take_cells(&mut self) -> Vec<(Network, Cell)> {
-        self.networks.take_cells()
+    /// The table of its networks.
+    pub fn network_table(&self) -> &NetworkTable {
+        &self.networks
     }
 
-    /// Every network with samples of this gateway's own, in order of prefix: to share again what may not have arrived.
-    pub fn own_networks(&self) -> Vec<Network> {
-        self.networks.own_networks()
-    }
-
-    /// The cells of a network as this gateway saw it, from this bucket on.
-    pub fn own_cells(&self, network: Network, from: u64, now: Timestamp) -> Vec<Cell> {
-        self.networks.own_cells(network, from, now)
-    }
-
-    /// Takes what another gateway saw of a network of this engine; `now` by the clock that stamps frames.
-    ///
-    /// # Errors
-    ///
-    /// Why it does not count.
-    pub fn take_cell(&mut self, network: Network, cell: Cell, now: Timestamp) -> Result<(), CellRefused> {
-        if !self.part.owns(|| network) || !self.prefixes.makes(network) {
-            return Err(CellRefused::NotANetwork);
-        }
-        self.networks.take_cell(network, cell, now.max(self.now))
+    /// The same, to share it with other gateways and to take what they saw; the networks have to be those that the engine
+    /// [makes](Self::makes).
+    pub fn network_table_mut(&mut self) -> &mut NetworkTable {
+        &mut self.networks
     }
 
     /// Takes the report of a connection that ended to a network of this engine; `now` by the clock that stamps frames. Take the events
@@ -178,11 +160,6 @@ impl Engine {
     /// What became of reports.
     pub fn report_counts(&self) -> &ReportCounts {
         self.networks.report_counts()
-    }
-
-    /// What became of cells; `None` where the engine does not share.
-    pub fn sharing_counts(&self) -> Option<&SharingCounts> {
-        self.networks.sharing_counts()
     }
 
     /// Looks at networks that are due, with at most so much work and at most as many as there is room for their events: the

@@ -269,7 +269,7 @@ struct Bound {
 }
 
 /// Whether a contribution counts towards an estimate: samples, or a lower bound beyond the initial window.
-pub(crate) fn says_something(part: &Contribution) -> bool {
+pub fn says_something(part: &Contribution) -> bool {
     part.samples > 0 || beyond_initial_window(part).is_some()
 }
 

@@ -113,12 +113,13 @@ impl Values {
 impl NetworkTable {
     /// Evaluates a network and announces the result.
     pub(super) fn evaluate(&mut self, slot: Slot, now: Timestamp) {
-        self.renew_merged(slot, now);
+        self.tell(slot, |others, own| others.renew(own, now));
+        let merged = self.others.as_deref().and_then(|others| others.merged(slot.index()));
         let Some(entry) = self.slots.get_mut(slot) else { return };
-        let by_wire = entry.by_wire(now, &self.config, self.rules.in_force);
-        let forgets = by_wire.is_ok() && entry.reported().is_some();
+        let by_wire = entry.by_wire(merged, now, &self.config, self.rules.in_force);
+        let forgets = by_wire.is_ok() && entry.reported.is_some();
         if forgets {
-            entry.forget_reports(self.sharing.is_some());
+            entry.reported = None;
         }
         let estimate = by_wire.or_else(|why| entry.by_reports(now, &self.config, self.rules.in_force).map_err(|_| why));
         let event = self.consider_estimate(slot, estimate, now);
@@ -135,20 +136,23 @@ impl NetworkTable {
         estimate: Result<Estimate, NoEstimate>,
         now: Timestamp,
     ) -> Option<NetworkEvent> {
+        let merged = self.others.as_deref().and_then(|others| others.merged(slot.index()));
         let entry = self.slots.get_mut(slot)?;
         entry.considered = Some(now);
         let event = match estimate {
             Ok(estimate) => entry.announce(estimate, now, &self.config),
-            Err(NoEstimate::TooFewSamples | NoEstimate::TooFewConnections) if entry.has_samples(now, &self.config) => {
+            Err(NoEstimate::TooFewSamples | NoEstimate::TooFewConnections)
+                if entry.has_samples(merged, now, &self.config) =>
+            {
                 entry.withdraw(Withdrawal::TooFew)
             }
             Err(_) => entry.withdraw(Withdrawal::Expired),
         };
-        if let Some(due) = self.slots.get(slot).and_then(|entry| entry.due(now, &self.config)) {
+        if let Some(due) = self.slots.get(slot).and_then(|entry| entry.due(merged, now, &self.config)) {
             self.slots.due_by(slot, due);
         }
         if event.is_some() || self.slots.get(slot).is_some_and(|entry| entry.announced.is_none()) {
-            self.send_early(slot, now);
+            self.tell_and_look(slot, |others, own| others.announce(own, now));
         }
         event
     }
@@ -158,7 +162,7 @@ impl NetworkTable {
     pub(super) fn consider_sample(&mut self, slot: Slot, sample: &WindowSample) {
         let Some(entry) = self.slots.get(slot) else { return };
         let unhurried = entry.announced.is_none() && sample.reason.is_lower_bound();
-        let look = if unhurried { RTT_LOOK } else { entry.sample_look() };
+        let look = if unhurried { RTT_LOOK } else { entry.sample_look(self.merged(slot)) };
         match entry.considered.map(|at| at.after(look)) {
             Some(later) if later > sample.at && (entry.announced.is_some() || unhurried) => {
                 self.slots.due_by(slot, later);
@@ -181,19 +185,17 @@ impl NetworkTable {
     /// Looks at a network that is due.
     pub(super) fn age(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
-        let was_own = !entry.record.buckets.is_empty();
         entry.record.drop_aged(now, &self.config);
-        entry.drop_aged_reports(now, &self.config, self.sharing.is_some());
+        entry.drop_aged_reports(now, &self.config);
         if entry.traffic.drop_aged(now, &self.config) {
             self.note_change(slot);
         }
-        self.drop_aged_cells(slot, was_own, now);
-        self.send_waiting(slot, now);
+        self.tell_and_look(slot, |others, own| others.age(own, now));
         self.account(slot);
-        let Some(entry) = self.slots.get_mut(slot) else { return };
-        let due = entry.due(now, &self.config);
-        let look = entry.considered.map(|at| at.after(entry.sample_look())).filter(|look| *look > now);
-        if entry.is_empty() {
+        let (Some(entry), merged) = (self.slots.get(slot), self.merged(slot)) else { return };
+        let due = entry.due(merged, now, &self.config);
+        let look = entry.considered.map(|at| at.after(entry.sample_look(merged))).filter(|look| *look > now);
+        if merged.is_none() && entry.is_empty() {
             self.remove(slot, Withdrawal::Expired);
         } else if let (Some(due), Some(look)) = (due, look) {
             // It waited for an evaluation of its samples, and was evaluated meanwhile.
@@ -206,8 +208,8 @@ impl NetworkTable {
     /// Removes a network, with an event if it was announced.
     pub(super) fn remove(&mut self, slot: Slot, reason: Withdrawal) {
         let Some(mut entry) = self.slots.remove(slot) else { return };
-        if let (Some(foreign), Some(sharing)) = (entry.foreign(), &mut self.sharing) {
-            foreign.newest().map(|newest| sharing.foreign_only.remove(&(newest, entry.network)));
+        if let Some(others) = &mut self.others {
+            others.remove(slot.index(), entry.network);
         }
         self.memory.change(entry.held, 0);
         self.events.extend(entry.withdraw(reason));
@@ -240,20 +242,24 @@ impl Entry {
         self.announced.take().map(|_| NetworkEvent::Withdrawn { network: self.network, reason })
     }
 
-    fn has_samples(&self, now: Timestamp, config: &WindowConfig) -> bool {
-        self.records().any(|record| record.slice(now, config).contributions.iter().any(|part| part.samples > 0))
+    fn has_samples(&self, merged: Option<&NetworkRecord>, now: Timestamp, config: &WindowConfig) -> bool {
+        let records = [Some(self.evaluated(merged)), self.reported.as_deref()];
+        records
+            .into_iter()
+            .flatten()
+            .any(|record| record.slice(now, config).contributions.iter().any(|part| part.samples > 0))
     }
 
     /// Shortest time between two evaluations for samples.
-    pub(super) fn sample_look(&self) -> Micros {
-        let reported = self.reported().map_or(0, |record| record.contributions.len());
-        let contributions = (self.evaluated().contributions.len() + reported) as u64;
+    pub(super) fn sample_look(&self, merged: Option<&NetworkRecord>) -> Micros {
+        let reported = self.reported.as_ref().map_or(0, |record| record.contributions.len());
+        let contributions = (self.evaluated(merged).contributions.len() + reported) as u64;
         SAMPLE_LOOK.max(Micros(CONTRIBUTION_LOOK.0.saturating_mul(contributions)))
     }
 
     /// When the network has to be evaluated next after `now`, without further samples. Never at once again: at the end of time, where a
     /// capture's broken clock can get, every later moment is now.
-    fn due(&self, now: Timestamp, config: &WindowConfig) -> Option<Timestamp> {
+    fn due(&self, merged: Option<&NetworkRecord>, now: Timestamp, config: &WindowConfig) -> Option<Timestamp> {
         let refresh =
             self.announced.filter(|_| self.has_new_samples).map(|announced| announced.at.after(config.refresh));
         // Just after the age limit, at which an estimate still holds.
@@ -261,8 +267,8 @@ impl Entry {
             let expires = record.newest_sample.map(|newest| newest.after(config.max_age).after(Micros(1)));
             [record.next_aged(config), expires.filter(|_| self.announced.is_some())]
         };
-        let [aged, expires] = of(self.evaluated());
-        let [reported_aged, reported_expires] = self.reported().map_or([None; 2], of);
+        let [aged, expires] = of(self.evaluated(merged));
+        let [reported_aged, reported_expires] = self.reported.as_deref().map_or([None; 2], of);
         let all = [aged, expires, self.traffic.next_aged(config), refresh, reported_aged, reported_expires];
         // What is over for one record hides no moment of another one.
         all.into_iter().flatten().filter(|due| *due > now).min()

@@ -5,7 +5,6 @@ use spand_proto::units::Timestamp;
 
 use super::{NetworkEvent, NetworkTable, Withdrawal};
 use crate::estimate::NoEstimate;
-use crate::sharing::Pseudonyms;
 use crate::types::ConnectionId;
 use crate::window::record::NetworkRecord;
 
@@ -45,8 +44,8 @@ impl NetworkTable {
         self.dirty |= !changed.is_empty();
         for (network, _) in &changed {
             let slot = self.slots.find(*network);
-            slot.inspect(|slot| self.renew_merged(*slot, now));
-            let view = slot.and_then(|slot| self.view_of(self.slots.get(slot)?, now));
+            slot.and_then(|slot| self.tell(slot, |others, own| others.renew(own, now)));
+            let view = slot.and_then(|slot| self.view_of(slot, now));
             let event = match (slot, view) {
                 (Some(slot), Some(view)) => {
                     let estimate = view.estimate.clone().ok_or(view.why_not.unwrap_or(NoEstimate::Expired));
@@ -65,14 +64,8 @@ impl NetworkTable {
     /// already keeps those.
     pub fn restore(&mut self, network: Network, record: NetworkRecord, now: Timestamp) -> Option<ConnectionId> {
         let mut record = record;
-        if let Some(sharing) = &self.sharing {
-            // It may be from before anything was shared.
-            let remotes = record.contributions.iter_mut().filter_map(|part| Some(&mut part.source.as_mut()?.remote));
-            for remote in remotes.chain(record.rtts.iter_mut().map(|part| &mut part.remote)) {
-                if Pseudonyms::hash_of(*remote).is_none() {
-                    *remote = sharing.own.pseudonyms.address(*remote);
-                }
-            }
+        if let Some(others) = &self.others {
+            others.restore(&mut record);
         }
         let record = record.sound(now, &self.config)?;
         let sources = record.contributions.iter().filter_map(|contribution| contribution.source);

@@ -7,10 +7,10 @@
 mod announce;
 mod changes;
 mod handover;
+mod other_gateways;
 mod parallel;
 mod recent;
 pub mod reported;
-mod share;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -32,10 +32,9 @@ use spand_proto::units::{Micros, Timestamp};
 use self::announce::Announced;
 pub use self::announce::{NetworkEvent, Withdrawal};
 use self::changes::Changes;
+pub use self::other_gateways::{OtherGateways, OwnNetwork, Seen};
 use self::recent::Recent;
 use self::reported::ReportCounts;
-pub use self::share::{Outliers, SeenByBoth, SharingCounts};
-use self::share::{SharedEntry, TableSharing};
 use self::slots::{Slot, Slots};
 use self::traffic::TrafficRing;
 use self::view::Rules;
@@ -45,10 +44,9 @@ use crate::estimate::{self, Known, NoEstimate, Rule};
 use crate::mem::{Account, bytes, treed};
 use crate::opening::Openings;
 use crate::types::{
-    Delivered, Flows, LimitCounts, RttSum, SampleRate, SampleReason, SenderId, SenderState, WindowSample,
+    ConnectionId, Delivered, Flows, LimitCounts, RttSum, SampleRate, SampleReason, SenderId, SenderState, WindowSample,
 };
 use crate::window::bucket::{Bucket, BucketOutcomes};
-use crate::window::cells::Foreign;
 use crate::window::delivery::Delivery;
 use crate::window::parallel::Parallel;
 use crate::window::record::NetworkRecord;
@@ -74,7 +72,7 @@ pub struct NetworkTable {
     /// Something was added or removed since the last [`Self::take_dirty`].
     dirty: bool,
     memory: Account,
-    sharing: Option<Box<TableSharing>>,
+    others: Option<Box<dyn OtherGateways>>,
     hash_seed: u64,
     reports: ReportCounts,
 }
@@ -98,8 +96,8 @@ struct Entry {
     changed: bool,
     /// Bytes of its record's samples, and of what other gateways saw, as accounted for.
     held: u32,
-    /// Where it is shared with other gateways, or hosts reported it: beside the rest, since most networks are neither.
-    shared: Option<Box<SharedEntry>>,
+    /// What hosts reported, while the wire gives no estimate: beside the rest, since most networks have none.
+    reported: Option<Box<NetworkRecord>>,
 }
 
 impl NetworkTable {
@@ -126,7 +124,7 @@ impl NetworkTable {
             live_shared: 0,
             dirty: false,
             memory: Account::up_to(usize::MAX),
-            sharing: None,
+            others: None,
             hash_seed,
             reports: ReportCounts::default(),
         }
@@ -156,6 +154,11 @@ impl NetworkTable {
         Self { openings, ..self }
     }
 
+    /// The window of its networks.
+    pub const fn config(&self) -> &WindowConfig {
+        &self.config
+    }
+
     /// Memory of samples.
     pub const fn memory(&self) -> Account {
         self.memory
@@ -171,7 +174,7 @@ impl NetworkTable {
         self.recent.note(sample);
         // A copy costs as much as a small record's whole addition.
         let named;
-        let sample = if self.sharing.is_some() {
+        let sample = if self.others.is_some() {
             named = WindowSample { remote: self.known_as(sample.remote), ..*sample };
             &named
         } else {
@@ -186,11 +189,12 @@ impl NetworkTable {
         } else {
             sample
         };
+        let merged = self.others.as_deref().and_then(|others| others.merged(slot.index()));
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let shared = if sample.reason.is_lower_bound() {
             entry.record.add(sample, sample.window, config)
         } else {
-            let admitted = rule.admit(sample, &entry.known(sample, config, rule));
+            let admitted = rule.admit(sample, &entry.known(sample, merged, config, rule));
             if admitted.raised {
                 entry.record.raised = Some(sample.at);
             }
@@ -200,7 +204,7 @@ impl NetworkTable {
         };
         self.shared += u64::from(shared);
         self.note_change(slot);
-        self.note_own(slot);
+        self.tell(slot, OtherGateways::add);
         self.consider_sample(slot, sample);
         self.account(slot);
     }
@@ -305,7 +309,9 @@ impl NetworkTable {
     /// window. `false` where more wait. A caller with packets at hand spreads the work over them; answers are right in between, since
     /// readers pass over what is aged.
     pub fn expire(&mut self, now: Timestamp, work: usize) -> bool {
-        let mut left = self.close_over(now, work);
+        let Self { slots, others, .. } = self;
+        let find = |network| slots.own(slots.find(network)?);
+        let mut left = others.as_mut().map_or(work, |others| others.close_over(now, work, &find));
         while left > 0 {
             let Some(slot) = self.slots.take_due(now) else { return true };
             let contributions = self.slots.get(slot).map_or(0, |entry| entry.record.contributions.len());
@@ -318,7 +324,7 @@ impl NetworkTable {
 
     /// When [`Self::expire`] has something to do next.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        let (due, close) = (self.slots.next_due(), self.next_close());
+        let (due, close) = (self.slots.next_due(), self.others.as_ref().and_then(|others| others.next_close()));
         due.zip(close).map(|(due, close)| due.min(close)).or(due).or(close)
     }
 
@@ -344,10 +350,10 @@ impl NetworkTable {
 
     /// Drops the networks that are not to be kept, with their samples; announced ones are withdrawn.
     pub(crate) fn drop_unless(&mut self, keep: impl Fn(Network) -> bool) -> usize {
-        let gone = self.slots.entries().map(|entry| entry.network).filter(|network| !keep(*network));
-        let gone: Vec<Network> = gone.collect();
-        for slot in gone.iter().filter_map(|network| self.slots.find(*network)).collect::<Vec<_>>() {
-            self.remove(slot, Withdrawal::Administrator);
+        let gone = self.slots.entries().filter(|(_, entry)| !keep(entry.network)).map(|(slot, _)| slot);
+        let gone: Vec<Slot> = gone.collect();
+        for slot in &gone {
+            self.remove(*slot, Withdrawal::Administrator);
         }
         self.dirty = true;
         gone.len()
@@ -355,7 +361,12 @@ impl NetworkTable {
 
     /// The address by which a remote end is known in records: its pseudonym, where they are shared.
     fn known_as(&self, remote: IpAddr) -> IpAddr {
-        self.sharing.as_ref().map_or(remote, |sharing| sharing.own.pseudonyms.address(remote))
+        self.others.as_ref().map_or(remote, |others| others.pseudonym(remote))
+    }
+
+    /// The number that a connection has where records are shared.
+    pub(crate) fn connection(&self, ends: [(IpAddr, u16); 2], seq: u32) -> Option<ConnectionId> {
+        self.others.as_ref().map(|others| others.connection(ends, seq))
     }
 
     /// Networks in the table, including aged ones that were not evaluated since.
@@ -394,16 +405,16 @@ impl NetworkTable {
         let Some(slot) = self.slots.find(network) else {
             if let Some(oldest) = self.slots.oldest_if_full() {
                 self.evicted += 1;
-                self.remove(self.oldest_foreign().unwrap_or(oldest), Withdrawal::Evicted);
+                self.remove(self.first_to_go().unwrap_or(oldest), Withdrawal::Evicted);
             }
             let slot = self.slots.insert(Entry::new(network, self.config.bucket))?;
-            self.opens_bucket(slot, at);
+            self.tell(slot, |others, own| others.open(own, at));
             return Some(slot);
         };
         // Order by bucket is exact enough, and spares most packets the writes.
         if self.slots.get(slot)?.record.is_new_bucket(at) {
             self.slots.touch(slot);
-            self.opens_bucket(slot, at);
+            self.tell(slot, |others, own| others.open(own, at));
         }
         Some(slot)
     }
@@ -418,7 +429,7 @@ impl NetworkTable {
         let entry = self.slots.get_mut(slot)?;
         let added = add(&mut entry.record, &self.config);
         self.note_change(slot);
-        self.note_own(slot);
+        self.tell(slot, OtherGateways::add);
         self.schedule_evaluation(slot, at);
         self.account(slot);
         Some(added)
@@ -430,17 +441,15 @@ impl NetworkTable {
     fn account(&mut self, slot: Slot) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let openings = entry.openings.as_ref().map_or(0, |openings| openings.held_bytes());
-        let beside = match entry.shared {
-            Some(_) => entry.foreign().map_or(0, Foreign::held_bytes) + entry.reported_bytes(),
-            None => 0,
-        };
-        let held = bytes(entry.record.held_bytes() + entry.traffic.held_bytes() + openings + beside);
+        let foreign = self.others.as_ref().map_or(0, |others| others.held_bytes(slot.index()));
+        let beside = openings + foreign + entry.reported_bytes();
+        let held = bytes(entry.record.held_bytes() + entry.traffic.held_bytes() + beside);
         if held == entry.held {
             return;
         }
         self.memory.change(std::mem::replace(&mut entry.held, held), held);
         while self.memory.is_over()
-            && let Some(oldest) = self.oldest_foreign().or_else(|| self.slots.oldest_of_several())
+            && let Some(oldest) = self.first_to_go().or_else(|| self.slots.oldest_of_several())
         {
             self.evicted += 1;
             self.remove(oldest, Withdrawal::Evicted);
@@ -470,35 +479,43 @@ impl Entry {
             has_new_samples: false,
             changed: false,
             held: 0,
-            shared: None,
+            reported: None,
         }
     }
 
-    /// What estimates are made of: its record, merged with what other gateways saw.
-    fn evaluated(&self) -> &NetworkRecord {
-        self.foreign().map_or(&self.record, Foreign::merged)
+    /// What estimates are made of: its record, or that merged with what other gateways saw.
+    fn evaluated<'a>(&'a self, merged: Option<&'a NetworkRecord>) -> &'a NetworkRecord {
+        merged.unwrap_or(&self.record)
     }
 
-    /// What estimates are made of, by the wire and by reports.
-    fn records(&self) -> impl Iterator<Item = &NetworkRecord> {
-        [Some(self.evaluated()), self.reported()].into_iter().flatten()
-    }
-
-    /// Whether nothing is left in its window.
+    /// Whether nothing is left in its window that this gateway saw.
     fn is_empty(&self) -> bool {
-        self.record.buckets.is_empty() && self.traffic.is_empty() && !self.has_foreign() && self.reported().is_none()
+        self.record.buckets.is_empty() && self.traffic.is_empty() && self.reported.is_none()
     }
 
     /// What its window says at `now` by the wire: by packets that this gateway or others saw.
-    fn by_wire(&self, now: Timestamp, config: &WindowConfig, rule: &dyn Rule) -> Result<Estimate, NoEstimate> {
-        let known = (self.evaluated(), &self.delivery, self.opening(now));
+    fn by_wire(
+        &self,
+        merged: Option<&NetworkRecord>,
+        now: Timestamp,
+        config: &WindowConfig,
+        rule: &dyn Rule,
+    ) -> Result<Estimate, NoEstimate> {
+        let known = (self.evaluated(merged), &self.delivery, self.opening(now));
         let estimate = estimate::estimate(self.network, known, now, config, rule)?;
-        Ok(self.bounded(estimate, now, config, rule))
+        Ok(self.bounded(estimate, merged, now, config, rule))
     }
 
     /// An estimate no further from what the own tap saw than cells of others may move it.
-    fn bounded(&self, estimate: Estimate, now: Timestamp, config: &WindowConfig, rule: &dyn Rule) -> Estimate {
-        if self.foreign().is_none() {
+    fn bounded(
+        &self,
+        estimate: Estimate,
+        merged: Option<&NetworkRecord>,
+        now: Timestamp,
+        config: &WindowConfig,
+        rule: &dyn Rule,
+    ) -> Estimate {
+        if merged.is_none() {
             return estimate;
         }
         estimate::bounded(estimate, (self.record.slice(now, config), &self.record), (&self.delivery, now), rule)
@@ -509,17 +526,23 @@ impl Entry {
     }
 
     /// What the rule may know before it admits `sample`.
-    fn known(&self, sample: &WindowSample, config: &WindowConfig, rule: &dyn Rule) -> Known {
+    fn known(
+        &self,
+        sample: &WindowSample,
+        merged: Option<&NetworkRecord>,
+        config: &WindowConfig,
+        rule: &dyn Rule,
+    ) -> Known {
         // Only advised samples can be raised, so only they are worth an evaluation.
         if !sample.advised {
             return Known::default();
         }
-        let estimate = self.by_wire(sample.at, config, rule).ok();
+        let (estimate, record) = (self.by_wire(merged, sample.at, config, rule).ok(), self.evaluated(merged));
         Known {
             share: estimate.as_ref().map(|estimate| estimate.share),
             rtt: estimate.and_then(|estimate| estimate.rtt_mean),
-            carried: rule.carried(self.evaluated().slice(sample.at, config), sample.remote),
-            raised: self.evaluated().raised.max(self.record.raised),
+            carried: rule.carried(record.slice(sample.at, config), sample.remote),
+            raised: record.raised.max(self.record.raised),
         }
     }
 }

@@ -3,9 +3,8 @@
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
-use super::{Entry, NetworkTable};
+use super::NetworkTable;
 use crate::types::{SampleRate, SenderId};
-use crate::window::cells::Seen;
 
 impl NetworkTable {
     /// A transfer to the network begins; of the connections like its own, this part is followed. Returns whether it is counted: a network
@@ -33,15 +32,6 @@ impl NetworkTable {
         let window = self.config.span();
         if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {
             entry.parallel.rate.note(rate, at, window);
-        }
-    }
-
-    /// What is kept of connections to a network at once, as a cell has it.
-    pub(super) fn seen(&self, entry: &Entry, now: Timestamp) -> Seen {
-        Seen {
-            followed: entry.parallel.rate.within(now, self.config.span()),
-            parallel: entry.parallel.most(now, self.config.bucket),
-            parallel_at_samples: entry.parallel.at_samples(),
         }
     }
 }

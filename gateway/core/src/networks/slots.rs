@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
-use super::Entry;
+use super::{Entry, OwnNetwork};
 use crate::hash::SeededState;
 use crate::mem::{boxed, hashed, listed, treed};
 use crate::recency::Recency;
@@ -90,8 +90,14 @@ impl Slots {
     }
 
     /// Every entry, in no order that means anything.
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.places.iter().flatten().map(|place| &place.entry)
+    pub(super) fn entries(&self) -> impl Iterator<Item = (Slot, &Entry)> {
+        let places = (0..).map(Slot).zip(&self.places);
+        places.filter_map(|(slot, place)| Some((slot, &place.as_ref()?.entry)))
+    }
+
+    /// What other gateways may know of an entry.
+    pub(super) fn own(&self, slot: Slot) -> Option<OwnNetwork<'_>> {
+        self.get(slot).map(|entry| entry.own(slot))
     }
 
     /// Every entry, in no order that means anything.
@@ -201,7 +207,7 @@ impl Hash for Key {
 }
 
 impl Slot {
-    fn index(self) -> usize {
+    pub(super) fn index(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }

@@ -8,12 +8,12 @@ use spand_proto::no_estimate::{Explanation, Outcomes, Reason};
 use spand_proto::units::{Micros, Timestamp};
 
 use super::reported::ReportedView;
+use super::slots::Slot;
 use super::traffic::NetworkTraffic;
-use super::{Entry, NetworkTable};
+use super::{Entry, NetworkTable, Seen};
 use crate::config::WindowConfig;
 use crate::estimate::{self, AddressShare, Compared, Counts, NoEstimate, Rule};
 use crate::types::{Flows, LimitCounts, SampleRate};
-use crate::window::cells::Seen;
 use crate::window::record::NetworkRecord;
 
 /// The rule in force, and those whose answers are shown beside it.
@@ -146,45 +146,43 @@ impl NetworkView {
 impl NetworkTable {
     /// The estimate of a network at `now`.
     pub fn estimate(&self, network: Network, now: Timestamp) -> Option<Estimate> {
-        let entry = self.slots.find(network).and_then(|slot| self.slots.get(slot))?;
-        let record = self.evaluated(entry, now);
-        let known = (record.as_ref(), &entry.delivery, entry.opening(now));
-        match estimate::estimate(network, known, now, &self.config, self.rules.in_force) {
-            Ok(estimate) => Some(entry.bounded(estimate, now, &self.config, self.rules.in_force)),
+        let slot = self.slots.find(network)?;
+        let (entry, merged) = (self.slots.get(slot)?, self.merged_at(slot, now));
+        match entry.by_wire(merged.as_deref(), now, &self.config, self.rules.in_force) {
+            Ok(estimate) => Some(estimate),
             Err(_) => entry.by_reports(now, &self.config, self.rules.in_force).ok(),
         }
     }
 
     /// The view of a network at `now`; `None` if the window has nothing of it.
     pub fn view(&self, network: Network, now: Timestamp) -> Option<NetworkView> {
-        let entry = self.slots.find(network).and_then(|slot| self.slots.get(slot))?;
-        self.view_of(entry, now)
+        self.view_of(self.slots.find(network)?, now)
     }
 
     /// The view of every network at `now`, in order of prefix.
     pub fn views(&self, now: Timestamp) -> Vec<NetworkView> {
-        let mut views: Vec<_> = self.slots.entries().filter_map(|entry| self.view_of(entry, now)).collect();
+        let mut views: Vec<_> = self.slots.entries().filter_map(|(slot, _)| self.view_of(slot, now)).collect();
         views.sort_by_key(|view| view.network);
         views
     }
 
     /// The view of an entry at `now`; `None` if the window has nothing of it.
-    pub(super) fn view_of(&self, entry: &Entry, now: Timestamp) -> Option<NetworkView> {
-        let own = self.seen(entry, now);
-        let tap = self.sharing.as_ref().map(|sharing| sharing.own.tap);
-        let here = own.parallel.min(own.parallel_at_samples);
-        let alone = (own, here);
-        let seen = entry.foreign().zip(tap).map_or(alone, |(foreign, tap)| foreign.crowd(tap, own, now, &self.config));
-        let record = self.evaluated(entry, now);
+    pub(super) fn view_of(&self, slot: Slot, now: Timestamp) -> Option<NetworkView> {
+        let (entry, merged) = (self.slots.get(slot)?, self.merged_at(slot, now));
+        let record = entry.evaluated(merged.as_deref());
+        let own = entry.own(slot);
+        let (seen, here) = self.others.as_ref().and_then(|others| others.seen(own, now)).unwrap_or_else(|| {
+            let alone = own.seen(now, &self.config);
+            (alone, alone.parallel.min(alone.parallel_at_samples))
+        });
         let outcomes = entry.record.slice(now, &self.config).outcomes();
-        let (seen, here) = seen;
         let traffic = entry.traffic.view(now, &self.config);
         let reported = entry.reported_view(now, &self.config);
         let view =
-            NetworkView::of(entry, &record, (seen, here, outcomes, traffic, reported), now, &self.config, &self.rules)?;
+            NetworkView::of(entry, record, (seen, here, outcomes, traffic, reported), now, &self.config, &self.rules)?;
         let by_wire = view.estimate.clone().map(|estimate| (estimate, view.reported));
-        let by_wire = by_wire
-            .map(|(estimate, reported)| (entry.bounded(estimate, now, &self.config, self.rules.in_force), reported));
+        let bounded = |estimate| entry.bounded(estimate, merged.as_deref(), now, &self.config, self.rules.in_force);
+        let by_wire = by_wire.map(|(estimate, reported)| (bounded(estimate), reported));
         let in_force = by_wire.or_else(|| {
             let estimate = entry.by_reports(now, &self.config, self.rules.in_force).ok()?;
             Some((estimate, view.reported.map(|reported| ReportedView { in_force: true, ..reported })))

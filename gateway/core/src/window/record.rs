@@ -116,7 +116,8 @@ pub(crate) fn majority_candidate(parts: impl Iterator<Item = (IpAddr, u64)>) -> 
 }
 
 impl NetworkRecord {
-    pub(crate) fn new(bucket: Micros) -> Self {
+    /// One that holds nothing.
+    pub fn new(bucket: Micros) -> Self {
         Self {
             bucket,
             buckets: Vec::new(),
@@ -232,7 +233,7 @@ impl NetworkRecord {
     }
 
     /// Drops what is older than the window at `now`.
-    pub(crate) fn drop_aged(&mut self, now: Timestamp, config: &WindowConfig) {
+    pub fn drop_aged(&mut self, now: Timestamp, config: &WindowConfig) {
         let live = self.slice(now, config);
         let (buckets, contributions, rtts) = (live.buckets.len(), live.contributions.len(), live.rtts.len());
         self.buckets.drain(..self.buckets.len() - buckets);
@@ -290,7 +291,7 @@ pub(crate) fn is_aged(index: u64, now: Timestamp, config: &WindowConfig) -> bool
 }
 
 /// A bucket's length in nanoseconds; one microsecond where it is configured to be zero.
-pub(crate) fn bucket_nanos(bucket: Micros) -> u64 {
+pub fn bucket_nanos(bucket: Micros) -> u64 {
     bucket.0.max(1).saturating_mul(1_000)
 }
 

@@ -15,7 +15,8 @@ const FIRST_REFUSED: ConnectionId = ConnectionId(1 << 62);
 impl NetworkRecord {
     /// Makes a record from outside safe to keep: drops what is aged, in the future, out of order or makes no
     /// sense. `None` where nothing is left, or where its buckets have another length than those here.
-    pub(crate) fn sound(mut self, now: Timestamp, config: &WindowConfig) -> Option<Self> {
+    #[must_use]
+    pub fn sound(mut self, now: Timestamp, config: &WindowConfig) -> Option<Self> {
         if self.bucket != config.bucket {
             return None;
         }

@@ -1,10 +1,9 @@
 //! A cell in a message.
 
 use serde::{Deserialize, Serialize};
-use spand_core::sharing::{GatewayId, Pseudonyms, TapId, WireNetwork};
+use spand_cells::{Cell, GatewayId, Pseudonyms, TapId, WireNetwork};
 use spand_core::types::{ConnectionId, SampleRate};
 use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt, Source};
-use spand_core::window::cells::Cell;
 use spand_core::window::record::{CONTRIBUTIONS_PER_BUCKET, REMOTES_PER_BUCKET};
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};

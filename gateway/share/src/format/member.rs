@@ -1,8 +1,7 @@
 //! Who a member is.
 
 use serde::{Deserialize, Serialize};
-use spand_core::sharing::{GatewayId, TapId};
-use spand_core::window::cells::Digest;
+use spand_cells::{Digest, GatewayId, TapId};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Micros, Timestamp};
 

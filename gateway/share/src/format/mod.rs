@@ -24,8 +24,7 @@ mod tests;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use spand_core::sharing::{GatewayId, TapId};
-use spand_core::window::cells::Cell;
+use spand_cells::{Cell, GatewayId, TapId};
 use spand_proto::network::Network;
 use spand_proto::units::Micros;
 

@@ -1,7 +1,7 @@
 //! What gateways have each other know beside what they saw.
 
 use serde::{Deserialize, Serialize};
-use spand_core::sharing::{Notice, StartSeen};
+use spand_cells::{Notice, StartSeen};
 
 use super::{FormatError, Kind, opened, written};
 use crate::exchange::MESSAGE_BYTES;

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use spand_core::sharing::{Addressed, GatewayId};
-use spand_core::window::cells::{Cell, Digest};
+use spand_cells::{Addressed, Cell, Digest, GatewayId};
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};

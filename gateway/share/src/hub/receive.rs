@@ -3,7 +3,7 @@
 use std::sync::mpsc::TrySendError;
 use std::time::Instant;
 
-use spand_core::sharing::GatewayId;
+use spand_cells::GatewayId;
 
 use super::{COMPARED, Hub};
 use crate::engine_end::ToEngine;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_nats::{ConnectOptions, ServerAddr};
 use nkeys::{KeyPair, KeyPairType};
-use spand_core::sharing::GatewayId;
+use spand_cells::GatewayId;
 use spand_proto::tls::{PemError, PemFile};
 use tokio::io::AsyncReadExt;
 

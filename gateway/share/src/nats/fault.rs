@@ -149,7 +149,7 @@ fn found<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a
 
 #[cfg(test)]
 mod tests {
-    use spand_core::sharing::GatewayId;
+    use spand_cells::GatewayId;
 
     use super::*;
 

@@ -12,7 +12,7 @@ use async_nats::jetstream::stream::Config as StreamConfig;
 use async_nats::{Client, Event, ServerAddr, ServerError, jetstream};
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
-use spand_core::sharing::GatewayId;
+use spand_cells::GatewayId;
 use strum::VariantArray;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;

@@ -1,6 +1,6 @@
 //! The names of what is in NATS: subjects and streams.
 
-use spand_core::sharing::{GatewayId, MOST_GATEWAYS};
+use spand_cells::{GatewayId, MOST_GATEWAYS};
 use strum::VariantArray;
 
 use crate::exchange::Topic;

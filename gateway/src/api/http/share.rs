@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
-use spand_core::sharing::{GatewayId, TapId};
+use spand_cells::{GatewayId, TapId};
 use spand_proto::operator::rfc3339_ms;
 use spand_proto::units::{Micros, Timestamp};
 use spand_share::exchange::{LinkState, SiteStream, StreamFault, Topic};

@@ -12,13 +12,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use spand_cells::{GatewayId, TapId};
 use spand_confine::Confined;
 use spand_core::estimate::NoEstimate;
 use spand_core::event::Event;
 use spand_core::networks::traffic::NetworkTraffic;
 use spand_core::networks::view::NetworkView;
 use spand_core::service::ServiceSize;
-use spand_core::sharing::{GatewayId, TapId};
 use spand_core::types::{LimitCounts, SampleRate};
 use spand_proto::estimate::Estimate;
 use spand_proto::made_up;

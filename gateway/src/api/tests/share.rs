@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use spand_core::sharing::{Notice, TapId};
+use spand_cells::{Notice, TapId};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Micros;
 use spand_share::exchange::{LinkState, MirrorLag, SiteStream, StreamFault, StreamState, Topic};

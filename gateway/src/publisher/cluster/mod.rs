@@ -11,8 +11,8 @@ use std::num::NonZeroU32;
 use std::sync::OnceLock;
 
 use parking_lot::RwLock;
+use spand_cells::{Addressed, GatewayId, HeldBack, Notice, StartSeen, TapId};
 use spand_core::event::{Established, StartImminent};
-use spand_core::sharing::{Addressed, GatewayId, HeldBack, Notice, StartSeen, TapId};
 use spand_proto::network::Network;
 use spand_proto::push::WithdrawalReason;
 use spand_proto::units::Timestamp;

@@ -1,13 +1,13 @@
 //! Which gateway each host is subscribed at, of the other gateways: its seat.
 //!
 //! A gateway names the addresses of its hosts as they come and go, and all of them again every
-//! [`SEATS_AGAIN`](spand_core::sharing::SEATS_AGAIN). One that was not named for [`HEARD`] has no seat.
+//! [`SEATS_AGAIN`](spand_cells::SEATS_AGAIN). One that was not named for [`HEARD`] has no seat.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
+use spand_cells::{GatewayId, TapId};
 use spand_core::mem::hashed;
-use spand_core::sharing::{GatewayId, TapId};
 use spand_proto::units::{Micros, Timestamp};
 
 /// Two of those may be lost.

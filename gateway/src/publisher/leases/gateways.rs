@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
+use spand_cells::GatewayId;
 use spand_core::mem::treed;
-use spand_core::sharing::GatewayId;
 use spand_proto::network::Network;
 use spand_proto::push::ADVICE_LIFETIME;
 use spand_proto::units::{Micros, Timestamp};

@@ -16,8 +16,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use spand_cells::GatewayId;
 use spand_core::mem::treed;
-use spand_core::sharing::GatewayId;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Segments, Timestamp};
 

@@ -12,13 +12,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use spand_cells::HeldBack;
 use spand_core::config::WindowConfig;
 use spand_core::estimate::NoEstimate;
 use spand_core::mem::{boxed, treed};
 use spand_core::networks::Withdrawal;
 use spand_core::networks::traffic::NetworkTraffic;
 use spand_core::networks::view::NetworkView;
-use spand_core::sharing::HeldBack;
 use spand_core::types::{LimitCounts, SampleRate};
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;

@@ -4,9 +4,9 @@
 
 use std::net::IpAddr;
 
+use spand_cells::HeldBack;
 use spand_core::mem::treed;
 use spand_core::networks::view::NetworkView;
-use spand_core::sharing::HeldBack;
 use spand_proto::network::Network;
 use spand_proto::start::DEFAULT_INITIAL_WINDOW;
 use spand_proto::units::Timestamp;

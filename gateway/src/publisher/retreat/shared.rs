@@ -3,7 +3,7 @@
 //! The harshest is in force: the least cap, and the latest end of a withdrawal. Each gateway then lets it grow by the transfers that its
 //! own hosts report, and ends it by itself. Retreats of single addresses stay where they are: clients' addresses leave no gateway.
 
-use spand_core::sharing::HeldBack;
+use spand_cells::HeldBack;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 

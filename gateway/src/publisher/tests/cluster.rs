@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
+use spand_cells::{Addressed, GatewayId, HeldBack, Notice, StartSeen, TapId};
 use spand_core::event::Established;
-use spand_core::sharing::{Addressed, GatewayId, HeldBack, Notice, StartSeen, TapId};
 use spand_proto::contract::Cluster;
 use spand_proto::no_estimate::Outcomes;
 use spand_proto::push::ImminentStart;

@@ -1,19 +1,16 @@
 //! Engines of several gateways that share.
 
-use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
+use spand_cells::{Cell, CellRefused, GatewayId, Pseudonyms, Shares, Sharing, TapId};
 use spand_core::window::bucket::Source;
-use spand_core::window::cells::{Cell, CellRefused};
 use spand_proto::network::Network;
 
 use super::*;
 
 fn engine(gateway: u16, prefix: Option<&str>) -> Engine {
     let (gateway, tap) = (GatewayId(gateway), TapId(gateway.into()));
-    Engine::new(EngineConfig {
-        prefixes: prefix.into_iter().filter_map(|prefix| prefix.parse().ok()).collect(),
-        sharing: Some(Sharing { gateway, tap, pseudonyms: Pseudonyms::new([5; 16]) }),
-        ..inside()
-    })
+    let sharing = Sharing { gateway, tap, pseudonyms: Pseudonyms::new([5; 16]) };
+    let prefixes = prefix.into_iter().filter_map(|prefix| prefix.parse().ok()).collect();
+    Engine::new(EngineConfig { prefixes, ..inside() }).sharing(Some(sharing))
 }
 
 /// Transfers to four clients, a second apart.

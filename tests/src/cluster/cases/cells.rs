@@ -8,9 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use spand_cells::{GatewayId, Pseudonyms, Shares, Sharing, TapId};
 use spand_core::config::EngineConfig;
 use spand_core::engine::Engine;
-use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use spand_proto::units::{Micros, Timestamp};
 use spand_share::format::BatchWriter;
 
@@ -82,7 +82,7 @@ fn own_cells(size: Size) -> Result<Row> {
         for round in 0..ROUNDS {
             progress(&format!("own cells: bucket {round} of {ROUNDS}"));
             let at = Timestamp((170_000_000 + u64::from(round)) * bucket.0 * 1_000).after(Micros::from_secs(1));
-            let mut engine = Engine::new(EngineConfig { sharing, ..EngineConfig::default() });
+            let mut engine = Engine::new(EngineConfig::default()).sharing(sharing);
             for (network, record) in seen(&remotes, at)? {
                 engine.restore(network, record.context("a record")?, at);
             }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use spand_core::sharing::GatewayId;
+use spand_cells::GatewayId;
 use spand_share::nats::NatsConfig;
 
 use super::{Programs, Row, Size};

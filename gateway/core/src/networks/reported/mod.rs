@@ -8,7 +8,7 @@
 mod claim;
 
 use std::hash::BuildHasher;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
@@ -17,13 +17,11 @@ use strum::VariantArray;
 
 use self::claim::Claim;
 pub use self::claim::{ReportRefused, ReportedConnection};
-use super::share::SharedEntry;
 use super::{Entry, NetworkTable};
 use crate::config::WindowConfig;
 use crate::estimate::{self, Counts, Known, NoEstimate, Rule};
 use crate::hash::SeededState;
 use crate::mem::boxed;
-use crate::sharing::Pseudonyms;
 use crate::types::{ConnectionId, RttSum, SampleReason, WindowSample};
 use crate::window::bucket::Contribution;
 use crate::window::delivery::Delivery;
@@ -105,7 +103,8 @@ impl NetworkTable {
             None => self.slots.insert(Entry::new(network, self.config.bucket)).ok_or(ReportRefused::NoRoom)?,
         };
         let hash = SeededState(self.hash_seed).hash_one(reported.report.remote.ip()) >> 2;
-        let host = Pseudonyms::of_hash(reported.reporter);
+        // The reporter's number stands where a sample has an address.
+        let host = Ipv6Addr::from_bits(reported.reporter.into()).into();
         let sample = claim.sample(network, (host, ConnectionId(hash)), at);
         let shares = self.add_reported(slot, &sample, claim.rtts());
         self.shared += u64::from(shares?);
@@ -130,11 +129,10 @@ impl NetworkTable {
         self.dirty = true;
         let (config, rule) = (&self.config, self.rules.in_force);
         let entry = self.slots.get_mut(slot).ok_or(ReportRefused::NoRoom)?;
-        if entry.reported().is_none() && entry.announced.is_some() {
+        if entry.reported.is_none() && entry.announced.is_some() {
             return Err(ReportRefused::Wire);
         }
-        let reported = &mut entry.shared.get_or_insert_default().reported;
-        let record = reported.get_or_insert_with(|| Box::new(NetworkRecord::new(config.bucket)));
+        let record = entry.reported.get_or_insert_with(|| Box::new(NetworkRecord::new(config.bucket)));
         let room = has_room(record, sample, config);
         let shares = room.map(|()| {
             let sample = match sample.reason {
@@ -253,13 +251,13 @@ impl Entry {
         config: &WindowConfig,
         rule: &dyn Rule,
     ) -> Result<Estimate, NoEstimate> {
-        let record = self.reported().ok_or(NoEstimate::TooFewSamples)?;
+        let record = self.reported.as_deref().ok_or(NoEstimate::TooFewSamples)?;
         estimate_of(record, self.network, now, config, rule)
     }
 
     /// What reports show in the window at `now`; `None` where there are none.
     pub(super) fn reported_view(&self, now: Timestamp, config: &WindowConfig) -> Option<ReportedView> {
-        let record = self.reported()?;
+        let record = self.reported.as_deref()?;
         let counts = Counts::of(record.slice(now, config));
         let samples = counts.samples.saturating_add(counts.lower_bounds);
         let newest = record.newest.unwrap_or_default();
@@ -271,32 +269,17 @@ impl Entry {
         })
     }
 
-    /// What hosts reported.
-    pub(super) fn reported(&self) -> Option<&NetworkRecord> {
-        self.shared.as_ref()?.reported.as_deref()
-    }
-
     /// Heap memory of what was reported.
     pub(super) fn reported_bytes(&self) -> usize {
-        let each = boxed::<SharedEntry>() + boxed::<NetworkRecord>();
-        self.reported().map_or(0, |record| each + record.held_bytes())
+        self.reported.as_ref().map_or(0, |record| boxed::<NetworkRecord>() + record.held_bytes())
     }
 
     /// Drops what is older than the window at `now`.
-    pub(super) fn drop_aged_reports(&mut self, now: Timestamp, config: &WindowConfig, is_shared: bool) {
-        let Some(record) = self.shared.as_mut().and_then(|shared| shared.reported.as_mut()) else { return };
+    pub(super) fn drop_aged_reports(&mut self, now: Timestamp, config: &WindowConfig) {
+        let Some(record) = &mut self.reported else { return };
         record.drop_aged(now, config);
         if record.buckets.is_empty() {
-            self.forget_reports(is_shared);
-        }
-    }
-
-    /// Drops what was reported. `is_shared`: the table shares with those of other gateways.
-    pub(super) fn forget_reports(&mut self, is_shared: bool) {
-        if !is_shared {
-            self.shared = None;
-        } else if let Some(shared) = &mut self.shared {
-            shared.reported = None;
+            self.reported = None;
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Events and limits.
 
 use super::*;
-use crate::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use crate::types::{Delivered, LimitCounts, RttSum};
 use crate::window::bucket::RemoteRtt;
 use crate::window::record::{CONTRIBUTIONS_PER_BUCKET, REMOTES_PER_BUCKET};
@@ -339,30 +338,6 @@ fn a_probe_is_admitted_once_per_round_trip_across_a_restart() {
     assert_eq!(after.restore(network(1), record.unwrap(), START), Some(ConnectionId(5)));
     after.add(&advised(5));
     assert!((share(&after) - 93.0 / 5.0).abs() < 1e-9, "12 counts as 12: {}", share(&after));
-}
-
-#[test]
-fn a_network_whose_own_samples_aged_makes_room_before_one_that_has_own_samples() {
-    let sharing = |gateway| {
-        let (gateway, tap) = (GatewayId(gateway), TapId(gateway.into()));
-        Some(Sharing { gateway, tap, pseudonyms: Pseudonyms::new([3; 16]) })
-    };
-    let mut other = table(2).sharing(sharing(2));
-    other.add(&end(1, seconds(60), 10.0, 9));
-    let mut own = table(2).sharing(sharing(1));
-    // By the order in which they came network 2 would go first.
-    own.add(&end(2, seconds(20), 10.0, 1));
-    own.add(&end(1, START, 10.0, 2));
-    for cell in other.own_cells(network(1), 0, seconds(80)) {
-        own.take_cell(network(1), cell, seconds(80)).unwrap();
-    }
-    let aged = seconds(312);
-    assert!(own.expire(aged, usize::MAX));
-    assert_eq!(own.own_networks(), [network(2)]);
-    own.add(&end(3, aged, 10.0, 3));
-    assert_eq!(own.evicted(), 1);
-    let is_known = |n| own.view(network(n), aged).is_some();
-    assert_eq!([1, 2, 3].map(is_known), [false, true, true]);
 }
 
 // What the store gets of the networks, and what is restored from it.

@@ -5,8 +5,6 @@ use spand_proto::units::Segments;
 
 use super::*;
 use crate::networks::reported::{MOST_OF_ONE_HOST, ReportRefused, ReportedConnection, ReportedView, SAMPLES_PER_HOST};
-use crate::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
-use crate::types::{LimitCounts, RttSum};
 
 const MSS: f64 = 1_200.0;
 
@@ -270,21 +268,6 @@ fn memory_of_reports_is_free_when_the_wire_gives_the_estimate_at_its_turn() {
     }
     let memory = learnt(&mut table);
     assert_eq!((view(&table, seconds(1)).reported, memory), (None, learnt(&mut robust(10))));
-}
-
-#[test]
-fn an_estimate_of_reports_makes_no_cell_leave_for_other_gateways() {
-    let own = Sharing { gateway: GatewayId(1), tap: TapId(1), pseudonyms: Pseudonyms::new([3; 16]) };
-    let mut table = robust(10).sharing(Some(own));
-    let rtt = |table: &mut NetworkTable, at| {
-        table.add_rounds(network(1), at, HOST, RttSum::of(Micros(50_000)), LimitCounts::default());
-    };
-    rtt(&mut table, START);
-    let at = report(&mut table, &[(1, 30.0), (2, 30.0)], 3);
-    rtt(&mut table, at);
-    table.expire(at.after(Micros::from_secs(20)), usize::MAX);
-    assert!((share(&table, at) / 30.0 - 1.0).abs() < 0.15);
-    assert_eq!((table.take_cells(), table.own_cells(network(1), 0, at)), (Vec::new(), Vec::new()));
 }
 
 #[test]

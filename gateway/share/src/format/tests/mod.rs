@@ -4,18 +4,16 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 use proptest::prelude::*;
+use spand_cells::{Digest, HeldBack, Notice, Pseudonyms, Shares, Sharing, StartSeen};
 use spand_core::config::WindowConfig;
 use spand_core::networks::NetworkTable;
-use spand_core::sharing::{Pseudonyms, Sharing};
 use spand_core::types::{ConnectionId, LimitCounts, RttSum, SampleRate, SampleReason, SenderId, Trigger, WindowSample};
 use spand_core::window::bucket::{Bucket, Contribution, FullSum, QueueSum, RemoteRtt, Source};
-use spand_core::window::cells::Digest;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Bytes, Timestamp, Window};
 use strum::VariantArray;
 
 use super::*;
-use spand_core::sharing::{HeldBack, Notice, StartSeen};
 
 mod bytes;
 mod notices;

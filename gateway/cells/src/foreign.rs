@@ -3,36 +3,30 @@
 //! A network's own record stays what this gateway saw: it is what is stored, and what leaves as cells. Cells of others lie beside it, and
 //! both give a merged record, bucket by bucket where one changed. Evaluation takes the merged one where there are cells.
 
-mod cell;
-mod merge;
-mod outlier;
-#[cfg(test)]
-mod tests;
-
 use smallvec::SmallVec;
+use spand_core::config::WindowConfig;
+use spand_core::mem::{allocated_for, boxed};
+use spand_core::networks::Seen;
+use spand_core::window::record::{NetworkRecord, bucket_nanos};
 use spand_proto::units::Timestamp;
 
-pub use self::cell::{Cell, CellRefused, Digest};
-pub(crate) use self::cell::{Seen, hash, of_index};
-use self::merge::MergedRecord;
-pub use self::outlier::Outlier;
-use crate::config::WindowConfig;
-use crate::mem::{allocated_for, boxed};
-use crate::sharing::{GatewayId, MOST_GATEWAYS, TapId};
-use crate::window::record::{NetworkRecord, bucket_nanos};
+use crate::cell::{Cell, CellRefused};
+use crate::gateway::{GatewayId, MOST_GATEWAYS, TapId};
+use crate::merge::{self, MergedRecord};
+use crate::outlier::Outlier;
 
 /// Cells of one bucket and network that are kept. At the limit a further one is refused.
-const GATEWAYS_PER_BUCKET: usize = MOST_GATEWAYS as usize;
+pub(crate) const GATEWAYS_PER_BUCKET: usize = MOST_GATEWAYS as usize;
 
 /// Cells of other gateways in one network's window, and what they give with the own record.
 #[derive(Clone, Debug)]
 pub(crate) struct Foreign {
     /// In order of bucket and gateway.
-    cells: Vec<Cell>,
+    pub(crate) cells: Vec<Cell>,
     /// Heap memory of what the cells hold, kept up to date, since a window has up to a thousand cells and each that comes is accounted for.
-    parts_bytes: usize,
+    pub(crate) parts_bytes: usize,
     /// Cells that say when a sample was raised: none under most rules.
-    raised: usize,
+    pub(crate) raised: usize,
     merged: MergedRecord,
     /// The tap whose samples lie far from what all others saw, and the record without it where it does not count.
     outlier: Option<(Outlier, Option<Box<NetworkRecord>>)>,

@@ -4,18 +4,22 @@ use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
 use proptest::prelude::*;
+use spand_core::config::WindowConfig;
+use spand_core::networks::{NetworkTable, Seen as AtOnce};
+use spand_core::types::{ConnectionId, LimitCounts, RttSum, SampleRate, SampleReason, SenderId, WindowSample};
+use spand_core::window::bucket::{Bucket, Contribution, FullSum, QueueSum, RemoteRtt, Source};
+use spand_core::window::record::NetworkRecord;
 use spand_proto::estimate::{Estimate, RuleKind};
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
+use self::made::{START, merged_record, network, sample};
 use super::*;
-use crate::networks::NetworkTable;
-use crate::networks::twin::{START, network, sample};
-use crate::sharing::{Pseudonyms, Sharing};
-use crate::types::{ConnectionId, LimitCounts, RttSum, SampleRate, SampleReason, WindowSample};
-use crate::window::bucket::{Bucket, Contribution, FullSum, QueueSum, RemoteRtt, Source};
+use crate::foreign::{Foreign, GATEWAYS_PER_BUCKET, Taken};
 
 mod forged;
+mod life;
+mod made;
 
 const SECOND: Micros = Micros::from_secs(1);
 
@@ -48,7 +52,7 @@ impl Seen {
         let rtt = Micros(20_000 + u64::from(self.address) * 1_000 + self.connection);
         table.add_rounds(network(self.network), at, remote, RttSum::of(rtt), LimitCounts::default());
         if self.reason == SampleReason::Loss {
-            let sender = crate::types::SenderId { connection: ConnectionId(self.connection), remote };
+            let sender = SenderId { connection: ConnectionId(self.connection), remote };
             table.add_loss(network(self.network), at, sender, rtt);
         }
     }
@@ -92,7 +96,7 @@ fn run(
 }
 
 fn exchange(tables: &mut [NetworkTable], now: Timestamp, hears: &impl Fn(usize, usize) -> bool) {
-    let cells: Vec<_> = tables.iter_mut().map(NetworkTable::take_cells).collect();
+    let cells: Vec<_> = tables.iter_mut().map(Shares::take_cells).collect();
     deliver(tables, &cells, now, hears);
 }
 
@@ -182,7 +186,7 @@ proptest! {
             let [.., one, other] = found.as_slice() else { unreachable!() };
             prop_assert_eq!(bits(Some(one)), bits(Some(other)));
             // What is estimated from is the same at all, also where the own tap bounds the estimate.
-            let merged = |table: &NetworkTable| table.merged_record(network(n), now).unwrap();
+            let merged = |table: &NetworkTable| merged_record(table, network(n), now);
             let first = merged(&tables[0]);
             for NetworkRecord { buckets, contributions, rtts, .. } in tables.iter().map(merged) {
                 prop_assert_eq!((&buckets, &contributions, &rtts), (&first.buckets, &first.contributions, &first.rtts));
@@ -509,7 +513,7 @@ fn what_is_kept_up_to_date_of_cells_is_what_they_hold() {
     let newest = now.0 / 10_000_000_000;
     let own = NetworkRecord::new(WindowConfig::default().bucket);
     let of_own = (GatewayId(0), TapId(0));
-    let seen = crate::window::cells::Seen { followed: SampleRate::ALL, parallel: 0, parallel_at_samples: 0 };
+    let seen = AtOnce { followed: SampleRate::ALL, parallel: 0, parallel_at_samples: 0 };
     let mut foreign = Foreign::new(&own, TapId(0));
     let check = |foreign: &Foreign| {
         assert_eq!(foreign.parts_bytes, foreign.cells.iter().map(Cell::parts_bytes).sum::<usize>());

@@ -1,9 +1,9 @@
 //! The tap whose samples lie far from what all other taps saw. A gateway that was taken over sends what it likes.
 
 use smallvec::SmallVec;
+use spand_core::window::bucket::Contribution;
 
-use crate::sharing::TapId;
-use crate::window::bucket::Contribution;
+use crate::gateway::TapId;
 
 /// Fewest contributions of all other taps by which a tap is judged.
 const ENOUGH: u32 = 12;
@@ -81,7 +81,7 @@ impl Sum {
 /// The tap that lies furthest off, if one does; the same at every gateway that has the same cells.
 ///
 /// Of two taps that differ it is not `own`.
-pub(super) fn outlier<'a>(own: TapId, parts: impl Iterator<Item = (TapId, &'a Contribution)>) -> Option<Outlier> {
+pub(crate) fn outlier<'a>(own: TapId, parts: impl Iterator<Item = (TapId, &'a Contribution)>) -> Option<Outlier> {
     let mut taps = SmallVec::<[(TapId, Sum); 8]>::new();
     for (tap, part) in parts.filter(|(_, part)| part.samples > 0) {
         let (weight, mean) = (f64::from(part.samples.min(PER_CONTRIBUTION)), part.sum_bytes / f64::from(part.samples));
@@ -112,6 +112,6 @@ fn distance(factor: f64) -> f64 {
 }
 
 /// Whether two values with this ratio agree.
-pub(super) fn is_near(factor: f64) -> bool {
+pub(crate) fn is_near(factor: f64) -> bool {
     (FACTOR.recip()..=FACTOR).contains(&factor)
 }

@@ -1,33 +1,33 @@
 //! One record out of the own one and the cells of other gateways, bucket by bucket.
 
 use smallvec::SmallVec;
+use spand_core::config::WindowConfig;
+use spand_core::mem::allocated_for;
+use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt};
+use spand_core::window::record::NetworkRecord;
 use spand_proto::units::Timestamp;
 
-use super::Cell;
-use super::outlier::{self, Outlier, is_near};
-use crate::config::WindowConfig;
-use crate::mem::allocated_for;
-use crate::sharing::TapId;
-use crate::window::bucket::{Bucket, Contribution, RemoteRtt};
-use crate::window::record::NetworkRecord;
+use crate::cell::Cell;
+use crate::gateway::TapId;
+use crate::outlier::{self, Outlier, is_near};
 
 /// Contributions and addresses of one merged bucket: those of four taps with full buckets. Beyond, those with the fewest samples go.
-pub(super) const CONTRIBUTIONS: usize = 68;
+pub(crate) const CONTRIBUTIONS: usize = 68;
 const REMOTES: usize = 64;
 
 /// A merged bucket.
 #[derive(Debug, Default)]
-pub(super) struct Merged {
-    pub(super) bucket: Bucket,
+pub(crate) struct Merged {
+    pub(crate) bucket: Bucket,
     /// Each with the tap that saw it.
-    pub(super) contributions: Vec<(TapId, Contribution)>,
-    pub(super) rtts: Vec<RemoteRtt>,
+    pub(crate) contributions: Vec<(TapId, Contribution)>,
+    pub(crate) rtts: Vec<RemoteRtt>,
 }
 
 /// Merges the cells of one bucket. Of the gateways of one tap the one counts that saw most. Also returns how many contributions had no room.
 ///
 /// The order is that of sources and gateways: the same at every gateway, so that all compute the same share to the last bit.
-pub(super) fn merge<'a>(index: u64, cells: impl Iterator<Item = &'a Cell>) -> (Merged, u64) {
+pub(crate) fn merge<'a>(index: u64, cells: impl Iterator<Item = &'a Cell>) -> (Merged, u64) {
     let mut counted = SmallVec::<[&Cell; 8]>::new();
     for cell in cells {
         match counted.iter_mut().find(|known| known.tap == cell.tap) {
@@ -117,20 +117,20 @@ fn agree(one: &Contribution, next: &Contribution) -> bool {
 
 /// A merged record, and which tap saw each of its contributions.
 #[derive(Clone, Debug)]
-pub(super) struct MergedRecord {
-    pub(super) record: NetworkRecord,
+pub(crate) struct MergedRecord {
+    pub(crate) record: NetworkRecord,
     /// In the order of the record's contributions.
     taps: Vec<TapId>,
 }
 
 impl MergedRecord {
     /// Of a record that `tap` saw alone.
-    pub(super) fn new(own: &NetworkRecord, tap: TapId) -> Self {
+    pub(crate) fn new(own: &NetworkRecord, tap: TapId) -> Self {
         Self { taps: vec![tap; own.contributions.len()], record: own.clone() }
     }
 
     /// Puts a merged bucket in place of what the record has of it.
-    pub(super) fn put(&mut self, index: u64, merged: Merged) {
+    pub(crate) fn put(&mut self, index: u64, merged: Merged) {
         let Merged { bucket, contributions, rtts } = merged;
         let (taps, contributions): (Vec<_>, Vec<_>) = contributions.into_iter().unzip();
         let Self { record, taps: all } = self;
@@ -143,19 +143,19 @@ impl MergedRecord {
     }
 
     /// Drops what is older than the window at `now`.
-    pub(super) fn drop_aged(&mut self, now: Timestamp, config: &WindowConfig) {
+    pub(crate) fn drop_aged(&mut self, now: Timestamp, config: &WindowConfig) {
         let before = self.record.contributions.len();
         self.record.drop_aged(now, config);
         self.taps.drain(..before.saturating_sub(self.record.contributions.len()).min(self.taps.len()));
     }
 
     /// The tap that lies far from all others, if one does.
-    pub(super) fn outlier(&self, own: TapId) -> Option<Outlier> {
+    pub(crate) fn outlier(&self, own: TapId) -> Option<Outlier> {
         outlier::outlier(own, self.taps.iter().copied().zip(&self.record.contributions))
     }
 
     /// Heap memory.
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         allocated_for::<TapId>(self.taps.capacity()) + self.record.held_bytes()
     }
 }

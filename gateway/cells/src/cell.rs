@@ -5,15 +5,17 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
+use spand_core::config::WindowConfig;
+use spand_core::mem::allocated_for;
+use spand_core::networks::Seen;
+use spand_core::types::SampleRate;
+use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt};
+use spand_core::window::record::{NetworkRecord, bucket_nanos};
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
-use crate::config::WindowConfig;
-use crate::mem::allocated_for;
-use crate::sharing::{GatewayId, Pseudonyms, TapId};
-use crate::types::SampleRate;
-use crate::window::bucket::{Bucket, Contribution, RemoteRtt};
-use crate::window::record::{NetworkRecord, bucket_nanos};
+use crate::gateway::{GatewayId, TapId};
+use crate::pseudonyms::Pseudonyms;
 
 /// What one gateway saw of a network in one bucket. Cells are facts: they merge in any order, and one that came twice changes nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,14 +42,6 @@ pub struct Cell {
     pub newest_sample: Option<Timestamp>,
     /// When a sample was last raised above what was measured, if in this bucket.
     pub raised: Option<Timestamp>,
-}
-
-/// How many connections a gateway saw at once.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    pub(crate) followed: SampleRate,
-    pub(crate) parallel: u32,
-    pub(crate) parallel_at_samples: u32,
 }
 
 /// Why a cell was not taken.
