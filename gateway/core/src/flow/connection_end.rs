@@ -11,7 +11,7 @@ use crate::flow::sender::Sender;
 use crate::flow::seq_state::SeqState;
 use crate::flow::sequence::first_position;
 use crate::flow::sink::FlowContext;
-use crate::mem::{Held, boxed, bytes};
+use crate::mem::{Held, number};
 use crate::wire::segment::Segment;
 
 /// How far beyond its SYN the first acknowledgement that is heard of a sender may lie, in bytes: a capture may have missed some.
@@ -51,20 +51,12 @@ impl ConnectionEnd {
         }
     }
 
-    /// See [`Sender::size_mark`].
-    #[inline]
-    pub(crate) fn size_mark(&self) -> u32 {
-        match self {
-            Self::Rebuilt(sender) => sender.size_mark(),
-            Self::SeqState(_) => 1,
-        }
-    }
-
     /// What it takes in memory.
+    #[inline]
     pub(crate) fn held(&self) -> Held {
         match self {
             Self::Rebuilt(sender) => sender.held(),
-            Self::SeqState(_) => Held { senders: bytes(const { boxed::<SeqState>() }), ..Held::default() },
+            Self::SeqState(_) => Held { sender_bytes: number(size_of::<SeqState>()), ..Held::default() },
         }
     }
 

@@ -42,7 +42,7 @@ use self::view::Rules;
 use crate::config::WindowConfig;
 use crate::counters::Ignored;
 use crate::estimate::{self, Known, NoEstimate, Rule};
-use crate::mem::{Account, bytes, treed};
+use crate::mem::{Account, number, treed};
 use crate::opening::Openings;
 use crate::types::{
     Delivered, Flows, LimitCounts, RttSum, SampleRate, SampleReason, SenderId, SenderState, WindowSample,
@@ -434,7 +434,7 @@ impl NetworkTable {
             Some(_) => entry.foreign().map_or(0, Foreign::held_bytes) + entry.reported_bytes(),
             None => 0,
         };
-        let held = bytes(entry.record.held_bytes() + entry.traffic.held_bytes() + openings + beside);
+        let held = number(entry.record.held_bytes() + entry.traffic.held_bytes() + openings + beside);
         if held == entry.held {
             return;
         }

@@ -22,7 +22,6 @@ use super::{Entry, NetworkTable};
 use crate::config::WindowConfig;
 use crate::estimate::{self, Counts, Known, NoEstimate, Rule};
 use crate::hash::SeededState;
-use crate::mem::boxed;
 use crate::sharing::Pseudonyms;
 use crate::types::{ConnectionId, RttSum, SampleReason, WindowSample};
 use crate::window::bucket::Contribution;
@@ -276,9 +275,9 @@ impl Entry {
         self.shared.as_ref()?.reported.as_deref()
     }
 
-    /// Heap memory of what was reported.
+    /// Bytes of what was reported.
     pub(super) fn reported_bytes(&self) -> usize {
-        let each = boxed::<SharedEntry>() + boxed::<NetworkRecord>();
+        let each = size_of::<SharedEntry>() + size_of::<NetworkRecord>();
         self.reported().map_or(0, |record| each + record.held_bytes())
     }
 

@@ -9,7 +9,6 @@ use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
 use crate::config::WindowConfig;
-use crate::mem::allocated_for;
 use crate::sharing::{GatewayId, Pseudonyms, TapId};
 use crate::types::SampleRate;
 use crate::window::bucket::{Bucket, Contribution, RemoteRtt};
@@ -136,9 +135,9 @@ impl Cell {
         counted.fold(rtt.count, u64::saturating_add)
     }
 
-    /// Heap memory of its parts.
+    /// Bytes of its parts.
     pub(crate) fn parts_bytes(&self) -> usize {
-        allocated_for::<Contribution>(self.contributions.capacity()) + allocated_for::<RemoteRtt>(self.rtts.capacity())
+        size_of_val(&*self.contributions) + size_of_val(&*self.rtts)
     }
 
     /// Window samples.

@@ -6,7 +6,6 @@ use spand_proto::units::Timestamp;
 use super::Cell;
 use super::outlier::{self, Outlier, is_near};
 use crate::config::WindowConfig;
-use crate::mem::allocated_for;
 use crate::sharing::TapId;
 use crate::window::bucket::{Bucket, Contribution, RemoteRtt};
 use crate::window::record::NetworkRecord;
@@ -154,9 +153,9 @@ impl MergedRecord {
         outlier::outlier(own, self.taps.iter().copied().zip(&self.record.contributions))
     }
 
-    /// Heap memory.
+    /// Bytes of its entries.
     pub(super) fn held_bytes(&self) -> usize {
-        allocated_for::<TapId>(self.taps.capacity()) + self.record.held_bytes()
+        size_of_val(&*self.taps) + self.record.held_bytes()
     }
 }
 

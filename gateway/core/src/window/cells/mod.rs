@@ -17,7 +17,6 @@ pub(crate) use self::cell::{Seen, hash, of_index};
 use self::merge::MergedRecord;
 pub use self::outlier::Outlier;
 use crate::config::WindowConfig;
-use crate::mem::{allocated_for, boxed};
 use crate::sharing::{GatewayId, MOST_GATEWAYS, TapId};
 use crate::window::record::{NetworkRecord, bucket_nanos};
 
@@ -29,7 +28,7 @@ const GATEWAYS_PER_BUCKET: usize = MOST_GATEWAYS as usize;
 pub(crate) struct Foreign {
     /// In order of bucket and gateway.
     cells: Vec<Cell>,
-    /// Heap memory of what the cells hold, kept up to date, since a window has up to a thousand cells and each that comes is accounted for.
+    /// Bytes of the parts of the cells, kept up to date, since a window has up to a thousand cells and each that comes is accounted for.
     parts_bytes: usize,
     /// Cells that say when a sample was raised: none under most rules.
     raised: usize,
@@ -236,11 +235,10 @@ impl Foreign {
         (all, here)
     }
 
-    /// Heap memory.
+    /// Bytes of its entries.
     pub(crate) fn held_bytes(&self) -> usize {
         let without =
             self.outlier.as_ref().and_then(|(_, without)| without.as_deref()).map_or(0, NetworkRecord::held_bytes);
-        let cells = allocated_for::<Cell>(self.cells.capacity()) + self.parts_bytes;
-        boxed::<Self>() + cells + self.merged.held_bytes() + without
+        size_of_val(self) + size_of_val(&*self.cells) + self.parts_bytes + self.merged.held_bytes() + without
     }
 }
