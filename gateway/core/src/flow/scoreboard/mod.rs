@@ -22,7 +22,6 @@ use self::rack::Rack;
 use self::repairs::Repairs;
 use self::segment::Marks;
 pub(crate) use self::segment::{Mark, Outstanding, Stamp};
-pub(crate) use self::send::Placed;
 use crate::mem::FEW_SEGMENTS;
 
 /// A sender's outstanding segments in order of sequence.

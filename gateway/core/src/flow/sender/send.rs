@@ -13,7 +13,7 @@ use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeTime};
 use crate::flow::passed::AT_ONCE;
 use crate::flow::reported_window::ReportedWindow;
-use crate::flow::scoreboard::{Placed, Stamp};
+use crate::flow::scoreboard::Stamp;
 use crate::flow::sink::FlowContext;
 use crate::flow::tracked::{TrackedSender, Transfer};
 use crate::types::Phase;
@@ -201,7 +201,7 @@ impl Sender {
             self.lose(kind, pipe_before, at, context);
         }
         let limit = context.segment_limit(self.acknowledged.any());
-        let Placed { merged, .. } = self.board.send(extent.start, extent.end, stamp, limit);
+        let merged = self.board.send(extent.start, extent.end, stamp, limit);
         self.count_unsplit(context);
         if merged {
             context.counters.ignore(Ignored::Inexact);
