@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 use spand_core::config::WindowConfig;
-use spand_core::mem::allocated_for;
 use spand_core::networks::Seen;
 use spand_core::types::SampleRate;
 use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt};
@@ -130,9 +129,9 @@ impl Cell {
         counted.fold(rtt.count, u64::saturating_add)
     }
 
-    /// Heap memory of its parts.
+    /// Bytes of its parts.
     pub(crate) fn parts_bytes(&self) -> usize {
-        allocated_for::<Contribution>(self.contributions.capacity()) + allocated_for::<RemoteRtt>(self.rtts.capacity())
+        size_of_val(&*self.contributions) + size_of_val(&*self.rtts)
     }
 
     /// Window samples.

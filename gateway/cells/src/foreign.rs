@@ -5,7 +5,6 @@
 
 use smallvec::SmallVec;
 use spand_core::config::WindowConfig;
-use spand_core::mem::{allocated_for, boxed};
 use spand_core::networks::Seen;
 use spand_core::window::record::{NetworkRecord, bucket_nanos};
 use spand_proto::units::Timestamp;
@@ -230,11 +229,10 @@ impl Foreign {
         (all, here)
     }
 
-    /// Heap memory.
+    /// Bytes of its entries.
     pub(crate) fn held_bytes(&self) -> usize {
         let without =
             self.outlier.as_ref().and_then(|(_, without)| without.as_deref()).map_or(0, NetworkRecord::held_bytes);
-        let cells = allocated_for::<Cell>(self.cells.capacity()) + self.parts_bytes;
-        boxed::<Self>() + cells + self.merged.held_bytes() + without
+        size_of_val(self) + size_of_val(&*self.cells) + self.parts_bytes + self.merged.held_bytes() + without
     }
 }

@@ -2,7 +2,6 @@
 
 use smallvec::SmallVec;
 use spand_core::config::WindowConfig;
-use spand_core::mem::allocated_for;
 use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt};
 use spand_core::window::record::NetworkRecord;
 use spand_proto::units::Timestamp;
@@ -154,9 +153,9 @@ impl MergedRecord {
         outlier::outlier(own, self.taps.iter().copied().zip(&self.record.contributions))
     }
 
-    /// Heap memory.
+    /// Bytes of its entries.
     pub(crate) fn held_bytes(&self) -> usize {
-        allocated_for::<TapId>(self.taps.capacity()) + self.record.held_bytes()
+        size_of_val(&*self.taps) + self.record.held_bytes()
     }
 }
 

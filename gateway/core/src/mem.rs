@@ -1,4 +1,5 @@
-//! What things take in memory, by their capacities: the accounts that the limits in bytes are held by.
+//! Accounts and sums of memory in bytes. An account counts what is held, entries times their size, and a limit bounds it. A sum is the
+//! most that tables take, with what the allocator adds.
 
 /// What the allocator's own account adds to a piece of memory, and the step in which pieces grow (glibc's `malloc` on 64 bits).
 const HEADER: usize = 8;
@@ -27,13 +28,13 @@ pub const fn boxed<T>() -> usize {
     allocated(size_of::<T>())
 }
 
-/// Memory of one connection in addition to its slot in the table.
+/// What one connection holds in addition to its slot in the table.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Held {
-    /// Bytes of outstanding segments and of ranges of sequence space.
+    /// Outstanding segments and ranges of sequence space that there is room for.
     pub(crate) segments: u32,
-    /// Bytes of all else that is kept of its senders.
-    pub(crate) senders: u32,
+    /// Bytes of its senders, with all else that they may allocate.
+    pub(crate) sender_bytes: u32,
     /// Some data of a sender that holds more than [`FEW_SEGMENTS`] was never acknowledged, nor any other.
     pub(crate) unacknowledged: bool,
 }
@@ -41,22 +42,19 @@ pub(crate) struct Held {
 /// Segments of a sender for which there is always room: what is left of one that had to give some.
 pub(crate) const FEW_SEGMENTS: usize = 4;
 
-/// Bytes of segments that both senders of a connection keep in any case.
-pub const FEW_BYTES: u32 = 2 * 144;
-
 impl Held {
     /// Of both senders.
     pub(crate) const fn and(self, other: Self) -> Self {
         Self {
             segments: self.segments.saturating_add(other.segments),
-            senders: self.senders.saturating_add(other.senders),
+            sender_bytes: self.sender_bytes.saturating_add(other.sender_bytes),
             unacknowledged: self.unacknowledged || other.unacknowledged,
         }
     }
 
     /// Whether it has segments to give.
-    pub(crate) const fn is_much(self) -> bool {
-        self.segments > FEW_BYTES
+    pub(crate) fn is_much(self) -> bool {
+        self.segments > number(2 * FEW_SEGMENTS)
     }
 }
 
@@ -137,8 +135,8 @@ pub const fn treed<K, V>(count: usize) -> usize {
     count.saturating_mul(2 * (size_of::<K>() + size_of::<V>() + LINKS))
 }
 
-/// As a number of bytes that an entry keeps.
-pub(crate) fn bytes(count: usize) -> u32 {
+/// As the number that an entry keeps.
+pub(crate) fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 

@@ -29,6 +29,6 @@ pub trait Openings: Debug + Send + Sync {
     /// Returns its opening by a rule that is compared with the one in force.
     fn compared(&self, rule: RuleKind, now: Timestamp) -> Option<Opening>;
 
-    /// Heap memory, its own included.
+    /// Bytes of its entries and its own.
     fn held_bytes(&self) -> usize;
 }

@@ -5,7 +5,6 @@
 
 use std::num::NonZeroUsize;
 
-use spand_core::mem::{allocated_for, boxed};
 use spand_core::opening::Openings;
 use spand_core::types::{Phase, SenderId, SenderState};
 use spand_proto::estimate::RuleKind;
@@ -197,7 +196,7 @@ impl Openings for LiveSenders {
     }
 
     fn held_bytes(&self) -> usize {
-        boxed::<Self>() + allocated_for::<LiveSender>(self.senders.capacity())
+        size_of_val(self) + size_of_val(&*self.senders)
     }
 }
 

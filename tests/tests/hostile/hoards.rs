@@ -1,8 +1,9 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use spand_core::config::Limits;
 use spand_core::counters::Ignored;
-use spand_core::mem::FEW_BYTES;
+use spand_core::engine::MemoryNeed;
 use spand_core::networks::traffic::NetworkTraffic;
 use spand_core::networks::view::NetworkView;
 use spand_core::service::ServiceSize;
@@ -75,13 +76,13 @@ fn stands(scene: Scene, times: u32, seconds: u64) {
             memory.senders.used_bytes >> 10,
             held_bytes >> 10,
         );
-        let few = scene.limit.get() * usize::try_from(FEW_BYTES).expect("few");
-        let most = scene.segment_memory_bytes.get().max(few);
+        let (connections, segment_memory_bytes) = (scene.limit, scene.segment_memory_bytes);
+        let most = MemoryNeed::of(&Limits { connections, segment_memory_bytes, ..Limits::default() }).segments;
         assert!(*most_segment_bytes <= most, "{hoard:?}: {most_segment_bytes} of {most} bytes");
         // Where there are more than the table has room for, they displace each other before they hold much.
         let tried = gave + counters.connections_evicted;
         assert!(tried > u64::from(hoard.connections), "{hoard:?}: {tried} gave room or went: no limit was tried");
-        // The accounts are what is held: beside it stand the tables' places, and what does not grow.
+        // Beside what the accounts cover stand the tables' places, and what does not grow.
         let accounted = memory.segments.used_bytes + memory.senders.used_bytes + memory.networks.used_bytes;
         let accounted = u64::try_from(accounted).expect("bytes");
         let places = u64::try_from(scene.limit.get() * 400 + with.networks * 800 + (8 << 20)).expect("bytes");
@@ -174,7 +175,7 @@ fn published_services_take_what_the_sum_says() {
 }
 
 #[test]
-fn places_of_connections_take_what_the_sum_says() {
+fn connections_take_what_the_sum_and_the_accounts_say() {
     const CONNECTIONS: u32 = 40_000;
     let limit = NonZeroUsize::new(40_000).expect("some");
     let scene = Scene {
@@ -186,14 +187,14 @@ fn places_of_connections_take_what_the_sum_says() {
         segment_memory_bytes: NonZeroUsize::new(32 << 20).expect("some"),
     };
     let hoard = Hoard { connections: CONNECTIONS, segments: 2, acknowledged: false, seconds: 10 };
-    // Held beside what the accounts of bytes have.
-    let places = |attack| {
+    let take = |attack| {
         let with = scene.play(attack, held_bytes);
         let accounts = [with.memory.segments, with.memory.senders, with.memory.networks];
         let accounted: usize = accounts.iter().map(|account| account.used_bytes).sum();
-        with.held_bytes - u64::try_from(accounted).expect("bytes")
+        (with.held_bytes, u64::try_from(accounted).expect("bytes"))
     };
     // What does not grow with connections: queues, wheels, tables of few entries.
-    let (without, with) = (places(None), places(Some(Attack::Hoard(hoard))));
-    fits("connections", with - without, item("connections", &format!("[limits]\nconnections = {limit}")));
+    let ((held_without, without), (held_with, with)) = (take(None), take(Some(Attack::Hoard(hoard))));
+    let places = item("connections", &format!("[limits]\nconnections = {limit}"));
+    fits("connections", held_with - held_without, places + with - without);
 }

@@ -4,7 +4,7 @@ use super::thinning::Thinning;
 use crate::config::Limits;
 use crate::event::Event;
 use crate::flow::table::FlowTable;
-use crate::mem::{FEW_BYTES, listed};
+use crate::mem::listed;
 use crate::networks::NetworkTable;
 use crate::service::ServiceTable;
 
@@ -32,10 +32,9 @@ impl MemoryNeed {
     #[must_use]
     pub fn of(limits: &Limits) -> Self {
         let connections = limits.connections.get();
-        let few = connections.saturating_mul(usize::try_from(FEW_BYTES).unwrap_or(usize::MAX));
         Self {
             connections: FlowTable::places_bytes(connections),
-            segments: limits.segment_memory_bytes.get().max(few),
+            segments: limits.segment_memory_bytes.get().max(FlowTable::few_bytes(connections)),
             senders: limits.sender_memory_bytes.get(),
             networks: NetworkTable::places_bytes(limits.networks.get())
                 .saturating_add(limits.network_memory_bytes.get()),

@@ -3,7 +3,7 @@
 use crate::flow::sender::Sender;
 use crate::flow::seq_state::SeqState;
 use crate::flow::sink::FlowContext;
-use crate::mem::{Held, boxed, bytes};
+use crate::mem::{Held, number};
 use crate::wire::segment::Segment;
 
 /// An end of a connection. Boxed: what a connection that is over leaves in the table is small.
@@ -51,8 +51,9 @@ impl ConnectionEnd {
     }
 
     /// What it takes in memory.
+    #[inline]
     pub(crate) fn held(&self) -> Held {
-        let alone = || Held { senders: bytes(const { boxed::<SeqState>() }), ..Held::default() };
+        let alone = || Held { sender_bytes: number(size_of::<SeqState>()), ..Held::default() };
         self.sender().map_or_else(alone, Sender::held)
     }
 

@@ -3,8 +3,6 @@
 //! Kept as one interval with its gaps, since a direction without loss has none. Does not know when or how often a byte
 //! was seen: that is the scoreboard's.
 
-use crate::mem::{allocated_for, boxed};
-
 /// Room for gaps that is kept when all are filled: a window with a loss or two takes no more.
 const GAPS_KEPT: usize = 4;
 
@@ -42,6 +40,9 @@ pub(crate) struct Inserted {
 }
 
 impl Coverage {
+    /// Bytes that it may allocate beside its gaps.
+    pub(crate) const BESIDE_BYTES: usize = size_of::<Gaps>();
+
     /// Nothing seen yet; the first byte is expected at `position`.
     pub(crate) fn starting_at(position: u64) -> Self {
         Self { origin: position, first: position, next: position, gaps: None }
@@ -108,15 +109,10 @@ impl Coverage {
         self.gaps = None;
     }
 
-    /// Whether there are gaps, and for how many there is room: what [`Self::held_bytes`] depends on.
+    /// Gaps that there is room for.
     #[inline]
-    pub(crate) fn gap_room(&self) -> usize {
-        self.gaps.as_deref().map_or(0, |Gaps(gaps)| 1 + gaps.capacity())
-    }
-
-    /// Memory of its gaps, and of what holds them.
-    pub(crate) fn held_bytes(&self) -> [usize; 2] {
-        self.gaps.as_deref().map_or([0; 2], |Gaps(gaps)| [allocated_for::<Gap>(gaps.capacity()), boxed::<Gaps>()])
+    pub(crate) fn room(&self) -> usize {
+        self.gaps.as_deref().map_or(0, |Gaps(gaps)| gaps.capacity())
     }
 
     fn gaps_mut(&mut self) -> &mut Vec<Gap> {

@@ -41,7 +41,7 @@ use self::view::Rules;
 use crate::config::WindowConfig;
 use crate::counters::Ignored;
 use crate::estimate::{self, Known, NoEstimate, Rule};
-use crate::mem::{Account, bytes, treed};
+use crate::mem::{Account, number, treed};
 use crate::opening::Openings;
 use crate::types::{
     ConnectionId, Delivered, Flows, LimitCounts, RttSum, SampleRate, SampleReason, SenderId, SenderState, WindowSample,
@@ -443,7 +443,7 @@ impl NetworkTable {
         let openings = entry.openings.as_ref().map_or(0, |openings| openings.held_bytes());
         let foreign = self.others.as_ref().map_or(0, |others| others.held_bytes(slot.index()));
         let beside = openings + foreign + entry.reported_bytes();
-        let held = bytes(entry.record.held_bytes() + entry.traffic.held_bytes() + beside);
+        let held = number(entry.record.held_bytes() + entry.traffic.held_bytes() + beside);
         if held == entry.held {
             return;
         }

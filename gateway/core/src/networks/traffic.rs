@@ -5,7 +5,6 @@
 use spand_proto::units::{Micros, Timestamp};
 
 use crate::config::WindowConfig;
-use crate::mem::{allocated_for, boxed};
 use crate::types::Flows;
 use crate::window::record::{bucket_nanos, give_back, insert_tight, is_aged};
 
@@ -88,10 +87,9 @@ impl TrafficRing {
         self.buckets.is_empty()
     }
 
-    /// Heap memory.
+    /// Bytes of its entries.
     pub(super) fn held_bytes(&self) -> usize {
-        let aged = self.aged.as_ref().map_or(0, |_| const { boxed::<Flows>() });
-        allocated_for::<(u64, Flows)>(self.buckets.capacity()) + aged
+        size_of_val(&*self.buckets) + self.aged.as_deref().map_or(0, size_of_val)
     }
 
     fn aged_buckets(&self, now: Timestamp, config: &WindowConfig) -> usize {

@@ -11,7 +11,6 @@ use spand_proto::units::{Micros, Timestamp, Window};
 
 use super::bucket::{Bucket, Contribution, RemoteRtt, Source};
 use crate::config::WindowConfig;
-use crate::mem::allocated_for;
 use crate::types::{LimitCounts, RttSum, WindowSample};
 
 /// Connections distinguished in one bucket; 16 is far above any minimum of connections (`docs/decisions/estimate-of-a-network.md`).
@@ -224,12 +223,10 @@ impl NetworkRecord {
         shared
     }
 
-    /// Heap memory.
+    /// Bytes of its entries.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        allocated_for::<Bucket>(self.buckets.capacity())
-            + allocated_for::<Contribution>(self.contributions.capacity())
-            + allocated_for::<RemoteRtt>(self.rtts.capacity())
+        size_of_val(&*self.buckets) + size_of_val(&*self.contributions) + size_of_val(&*self.rtts)
     }
 
     /// Drops what is older than the window at `now`.

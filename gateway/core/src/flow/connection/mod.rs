@@ -96,8 +96,6 @@ pub(crate) struct Connection {
     id: ConnectionId,
     roles: [Role; 2],
     parties: [Option<ConnectionEnd>; 2],
-    /// What [`Self::take_resized`] found last.
-    marks: [u32; 2],
     /// The shifts of the windows that they announce, where known.
     shifts: [Option<u8>; 2],
     stage: Stage,
@@ -156,7 +154,6 @@ impl Connection {
             id,
             roles,
             parties,
-            marks: [0; 2],
             shifts,
             stage: Stage::Opening,
             doubts: Doubts::NONE,
@@ -361,19 +358,10 @@ impl Connection {
         }
     }
 
-    /// What it takes in memory beside its place in the table.
-    pub(crate) fn held(&self) -> Held {
-        let of = |party: &Option<ConnectionEnd>| party.as_ref().map_or_else(Held::default, ConnectionEnd::held);
-        let [low, high] = &self.parties;
-        of(low).and(of(high))
-    }
-
-    /// Whether [`Self::held`] may be another than when this was last asked: cheaper than that, and asked after every packet.
+    /// What it takes in memory beside its place in the table: asked after every packet.
     #[inline]
-    pub(crate) fn take_resized(&mut self) -> bool {
-        let marks =
-            self.parties.each_ref().map(|end| end.as_ref().map_or(0, |end| end.sender().map_or(1, Sender::size_mark)));
-        std::mem::replace(&mut self.marks, marks) != marks
+    pub(crate) fn held(&self) -> Held {
+        self.parties.iter().flatten().map(ConnectionEnd::held).fold(Held::default(), Held::and)
     }
 
     /// Whether something of it was acknowledged for the first time since this was last asked.

@@ -10,7 +10,6 @@ use spand_proto::units::{Micros, Timestamp};
 
 use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
 use crate::flow::sequence::low_half;
-use crate::mem::allocated_for;
 
 /// Longest time from the reaction to an answer. (At 40 % of the link rate an application's segments fall between
 /// acknowledgements often enough to look clocked under "before the next one".)
@@ -78,6 +77,9 @@ pub(super) struct AckClock {
 }
 
 impl AckClock {
+    /// Bytes that it may allocate.
+    pub(super) const BESIDE_BYTES: usize = UNDERWAY * size_of::<Ack>();
+
     /// Returns the time from an acknowledgement at the tap to the segment that answers it there; zero if it is not known.
     pub(super) fn reaction(&self) -> Micros {
         self.reaction.get().unwrap_or_default()
@@ -207,11 +209,6 @@ impl AckClock {
         // Beside the sender the reaction is only jitter.
         let early_us = if self.reaction() <= JITTER { JITTER_US } else { early_us };
         -early_us <= since_due_us && since_due_us <= within_us.min(ANSWER_WITHIN_US)
-    }
-
-    /// Memory allocated beside it.
-    pub(super) fn held_bytes(&self) -> usize {
-        if self.underway.spilled() { allocated_for::<Ack>(self.underway.capacity()) } else { 0 }
     }
 
     /// Sending resumes: no acknowledgement is on its way.

@@ -38,7 +38,6 @@ use self::waits::Waits;
 use crate::flow::maybe::MaybeTime;
 use crate::flow::rtt::{INITIAL_RTO, RttEstimator};
 use crate::flow::sequence::low_half;
-use crate::mem::boxed;
 use crate::types::{Limiter, Phase};
 
 /// The sender's reaction to congestion.
@@ -154,11 +153,11 @@ impl Evidence {
         self.clock.presume_reaction(reaction);
     }
 
-    /// Memory allocated beside it.
-    pub(crate) fn held_bytes(&self) -> usize {
-        let bbr = self.bbr.as_ref().map_or(0, |bbr| bbr.held_bytes());
-        let after_loss = self.after_loss.as_ref().map_or(0, |_| boxed::<AfterLoss>());
-        bbr + after_loss + self.small.held_bytes() + self.clock.held_bytes()
+    /// Bytes that it allocates beside it, or may.
+    #[inline]
+    pub(crate) fn beside_bytes(&self) -> usize {
+        let bbr = if self.bbr.is_some() { Bbr::BYTES } else { 0 };
+        size_of::<AfterLoss>() + SmallSegments::BESIDE_BYTES + AckClock::BESIDE_BYTES + bbr
     }
 
     /// Time from an acknowledgement at the tap to its answer there; zero if the tap is beside the sender.

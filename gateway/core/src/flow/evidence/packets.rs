@@ -10,7 +10,6 @@ use super::sampling::TransferEnd;
 use super::{Evidence, State};
 use crate::flow::maybe::MaybeTime;
 use crate::flow::sequence::low_half;
-use crate::mem::allocated_for;
 
 impl Evidence {
     /// A packet with payload went out.
@@ -204,6 +203,9 @@ pub(super) struct SmallSegments {
 }
 
 impl SmallSegments {
+    /// Bytes that it may allocate.
+    pub(super) const BESIDE_BYTES: usize = SMALL_ENTRIES * size_of::<Small>();
+
     /// A segment up to `end` was sent, `lacks_bytes` short of a whole number of full ones.
     pub(super) fn sent(&mut self, end: u64, lacks_bytes: u32) {
         let end = low_half(end);
@@ -225,11 +227,6 @@ impl SmallSegments {
         let done = self.entries.iter().take_while(|small| una.wrapping_sub(small.end) < 1 << 31).count();
         let lacked = self.entries.drain(..done).map(|small| small.lacks_bytes).fold(0, u32::saturating_add);
         self.lacks_bytes = self.lacks_bytes.saturating_sub(lacked);
-    }
-
-    /// Memory allocated beside it.
-    pub(super) fn held_bytes(&self) -> usize {
-        if self.entries.spilled() { allocated_for::<Small>(self.entries.capacity()) } else { 0 }
     }
 
     /// What those outstanding lack, in bytes.

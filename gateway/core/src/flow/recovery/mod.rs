@@ -8,7 +8,6 @@ mod repeat;
 use spand_proto::units::Timestamp;
 
 use crate::flow::evidence::observation::LossKind;
-use crate::mem::boxed;
 
 pub(crate) use self::repeat::{Repeat, Standing};
 
@@ -301,10 +300,8 @@ impl Recovery {
 pub(crate) struct Seldom(Option<Box<Recovery>>);
 
 impl Seldom {
-    /// Memory of it.
-    pub(crate) fn held_bytes(&self) -> usize {
-        if self.0.is_some() { const { boxed::<Recovery>() } } else { 0 }
-    }
+    /// Bytes that it may allocate.
+    pub(crate) const BESIDE_BYTES: usize = size_of::<Recovery>();
 
     /// See [`Recovery::is_active`].
     pub(crate) fn is_active(&self) -> bool {

@@ -22,8 +22,7 @@ use self::rack::Rack;
 use self::repairs::Repairs;
 use self::segment::Marks;
 pub(crate) use self::segment::{Mark, Outstanding, Stamp};
-pub(crate) use self::send::Placed;
-use crate::mem::{FEW_SEGMENTS, allocated_for, boxed};
+use crate::mem::FEW_SEGMENTS;
 
 /// A sender's outstanding segments in order of sequence.
 #[derive(Clone, Debug)]
@@ -42,6 +41,9 @@ pub(crate) struct Scoreboard {
 }
 
 impl Scoreboard {
+    /// Bytes that it may allocate beside its segments.
+    pub(crate) const BESIDE_BYTES: usize = size_of::<Repairs>();
+
     /// Nothing outstanding at `position`.
     pub(crate) fn starting_at(position: u64) -> Self {
         Self {
@@ -147,16 +149,10 @@ impl Scoreboard {
         }
     }
 
-    /// Segments that there is room for, and whether repair state exists: what [`Self::held_bytes`] depends on.
+    /// Segments that there is room for.
     #[inline]
-    pub(crate) fn room(&self) -> (usize, bool) {
-        (self.segments.capacity(), self.repairs.is_some())
-    }
-
-    /// Memory of its segments, and of its repair state.
-    pub(crate) fn held_bytes(&self) -> [usize; 2] {
-        let repairs = if self.repairs.is_some() { const { boxed::<Repairs>() } } else { 0 };
-        [allocated_for::<Outstanding>(self.segments.capacity()), repairs]
+    pub(crate) fn room(&self) -> usize {
+        self.segments.capacity()
     }
 
     /// When the lowest outstanding segment was sent last.

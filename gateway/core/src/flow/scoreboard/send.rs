@@ -2,26 +2,13 @@
 
 use super::{Mark, Outstanding, Scoreboard, Stamp};
 
-/// What a transmission found on the scoreboard.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Placed {
-    /// The transmission before this one of the lowest outstanding segment that it repeats.
-    pub(crate) repeats: Option<Stamp>,
-    /// It had been retransmitted before.
-    pub(crate) again: bool,
-    /// The repeated segment had been SACKed.
-    pub(crate) was_sacked: bool,
-    /// The limit was reached: it was merged with its neighbour.
-    pub(crate) merged: bool,
-}
-
 impl Scoreboard {
     /// Records a transmission of `start..end`. Above everything sent it becomes a new segment, after a placeholder for bytes
-    /// never seen below it; elsewhere it marks the segments that it repeats.
-    pub(crate) fn send(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> Placed {
+    /// never seen below it; elsewhere it marks the segments that it repeats. Returns whether the limit was reached and it was
+    /// merged with its neighbour.
+    pub(crate) fn send(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> bool {
         if start >= self.nxt {
-            let merged = self.push_new(start, end, stamp, limit);
-            return Placed { merged, ..Placed::default() };
+            return self.push_new(start, end, stamp, limit);
         }
         self.send_again(start, end, stamp, limit)
     }
@@ -82,8 +69,7 @@ impl Scoreboard {
         self.segments.reserve_exact(more);
     }
 
-    fn send_again(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> Placed {
-        let mut placed = Placed::default();
+    fn send_again(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> bool {
         let repairs = self.repairs_mut();
         repairs.repeats_unsettled_since = repairs.repeats_unsettled_since.min(stamp.at);
         if start < self.una {
@@ -108,9 +94,6 @@ impl Scoreboard {
                         self.repairs.get_or_insert_default().retransmitted += segment.len();
                     }
                 } else {
-                    placed.repeats = placed.repeats.or(Some(segment.stamp()));
-                    placed.again |= segment.transmissions > 1;
-                    placed.was_sacked |= segment.marks.has(Mark::Sacked);
                     segment.set_stamp(stamp);
                     segment.transmissions = segment.transmissions.saturating_add(1);
                     // A retransmission of what is not marked lost is a tail loss probe, which senders do not count twice.
@@ -122,9 +105,6 @@ impl Scoreboard {
                 index += 1;
             }
         }
-        if end > self.nxt {
-            placed.merged = self.push_new(self.nxt, end, stamp, limit);
-        }
-        placed
+        end > self.nxt && self.push_new(self.nxt, end, stamp, limit)
     }
 }

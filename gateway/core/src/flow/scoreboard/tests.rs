@@ -41,8 +41,8 @@ fn an_acknowledgement_of_a_segments_end_times_it() {
 #[test]
 fn karns_rule_and_the_one_behind_it() {
     let mut board = ten_segments();
-    let placed = board.send(0, 100, sent_at(40), LIMIT);
-    assert_eq!(placed.repeats, Some(sent_at(0)));
+    board.send(0, 100, sent_at(40), LIMIT);
+    assert_eq!(board.transmissions(0), Some((sent_at(40), 2)));
     let ack = board.acknowledge(100, ms(90), None);
     assert_eq!((ack.rtt, ack.ambiguous, ack.arrived, ack.repeated), (None, true, None, Some(sent_at(40))));
     let behind = board.acknowledge(500, ms(91), None);
@@ -124,8 +124,8 @@ fn bytes_never_seen_count_in_flight_and_are_never_timed() {
     let mut board = Scoreboard::starting_at(0);
     board.send(200, 300, sent_at(0), LIMIT);
     assert_eq!(board.pipe(), 300);
-    let fill = board.send(0, 100, sent_at(5), LIMIT);
-    assert_eq!(fill.repeats, None, "it fills what was not seen");
+    board.send(0, 100, sent_at(5), LIMIT);
+    assert_eq!(board.transmissions(0), Some((sent_at(5), 1)), "it fills what was not seen");
     assert_eq!(board.acknowledge(100, ms(9), None).rtt, Some(Micros(4_000)));
     assert_eq!(board.acknowledge(200, ms(9), None).rtt, None);
     assert_eq!(board.acknowledge(300, ms(9), None).rtt, None, "sent before the fill");
@@ -135,7 +135,7 @@ fn bytes_never_seen_count_in_flight_and_are_never_timed() {
 fn at_the_limit_segments_merge_untimed() {
     let mut board = Scoreboard::starting_at(0);
     board.send(0, 100, sent_at(0), 1);
-    assert!(board.send(100, 200, sent_at(1), 1).merged);
+    assert!(board.send(100, 200, sent_at(1), 1));
     assert_eq!(board.segments.len(), 1);
     assert_eq!(board.acknowledge(200, ms(5), None), CumulativeAck { advanced: 200, ..CumulativeAck::default() });
 }

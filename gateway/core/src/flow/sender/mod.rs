@@ -22,19 +22,20 @@ use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
 use crate::flow::recovery::Seldom;
 use crate::flow::report::{DirectionDetails, DirectionReport};
 use crate::flow::rtt::RttEstimator;
-use crate::flow::scoreboard::{Outstanding, Scoreboard};
+use crate::flow::scoreboard::Scoreboard;
 use crate::flow::segment_size::SegmentSize;
 use crate::flow::seq_state::SeqState;
 use crate::flow::sequence::first_position;
 use crate::flow::sink::FlowContext;
 use crate::flow::timestamps::EchoTimer;
 use crate::flow::tracked::{TrackedSender, Transfer};
-use crate::mem::{FEW_SEGMENTS, Held, allocated_for, boxed, bytes};
+use crate::mem::{FEW_SEGMENTS, Held, number};
 use crate::types::{ConnectionId, SampleReason, SenderState};
 use crate::wire::segment::Segment;
 
-/// Memory of [`FEW_SEGMENTS`].
-const FEW_BYTES_OF_ONE: usize = allocated_for::<Outstanding>(FEW_SEGMENTS);
+/// Bytes of a sender with all that it may allocate beside segments and ranges.
+const SENDER_BYTES: usize =
+    size_of::<Sender>() + Scoreboard::BESIDE_BYTES + Coverage::BESIDE_BYTES + Seldom::BESIDE_BYTES;
 
 /// A sender, from its first segment or the first acknowledgement of it on.
 #[derive(Clone, Debug)]
@@ -126,27 +127,13 @@ impl Sender {
     }
 
     /// Its memory.
-    pub(crate) fn held(&self) -> Held {
-        let [segments, repairs] = self.board.held_bytes();
-        let [ranges, gaps] = self.coverage.as_ref().map_or([0; 2], Coverage::held_bytes);
-        let followed = self.followed.as_deref();
-        let followed = followed.map_or(0, |own| const { boxed::<TrackedSender>() } + own.evidence.held_bytes());
-        let segments = segments + ranges;
-        Held {
-            segments: bytes(segments),
-            senders: bytes(const { boxed::<Self>() } + repairs + gaps + self.recovery.held_bytes() + followed),
-            unacknowledged: segments > FEW_BYTES_OF_ONE && self.delivered <= 1,
-        }
-    }
-
-    /// Returns a number, never 0, that changes with [`Self::held`]. What the evidence of its packets allocates does not change it.
     #[inline]
-    pub(crate) fn size_mark(&self) -> u32 {
-        let (segments, repairs) = self.board.room();
-        let gaps = self.coverage.as_ref().map_or(0, Coverage::gap_room);
-        let flags = [self.recovery.held_bytes() > 0, self.followed.is_some(), self.delivered <= 1, repairs];
-        let flags = flags.into_iter().fold(1, |flags, flag| flags << 1 | u32::from(flag));
-        bytes(segments) ^ bytes(gaps) << 16 ^ flags << 27
+    pub(crate) fn held(&self) -> Held {
+        let segments = self.board.room() + self.coverage.as_ref().map_or(0, Coverage::room);
+        let tracked = |tracked: &TrackedSender| size_of::<TrackedSender>() + tracked.evidence.beside_bytes();
+        let unacknowledged = segments > FEW_SEGMENTS && self.delivered <= 1;
+        let sender_bytes = number(SENDER_BYTES + self.followed.as_deref().map_or(0, tracked));
+        Held { segments: number(segments), sender_bytes, unacknowledged }
     }
 
     /// Frees the memory of its segments.

@@ -11,7 +11,7 @@ use crate::flow::evidence::Evidence;
 use crate::flow::evidence::observation::Sent;
 use crate::flow::maybe::MaybeTime;
 use crate::flow::reported_window::ReportedWindow;
-use crate::flow::scoreboard::{Placed, Stamp};
+use crate::flow::scoreboard::Stamp;
 use crate::flow::seq_state::Extent;
 use crate::flow::sink::FlowContext;
 use crate::flow::tracked::{TrackedSender, Transfer};
@@ -148,7 +148,7 @@ impl Sender {
             self.lose(kind, pipe_before, at, context);
         }
         let limit = context.segment_limit(self.state.is_acknowledged());
-        let Placed { merged, .. } = self.board.send(extent.start, extent.end, stamp, limit);
+        let merged = self.board.send(extent.start, extent.end, stamp, limit);
         self.count_unsplit(context);
         if merged {
             context.counters.ignore(Ignored::Inexact);

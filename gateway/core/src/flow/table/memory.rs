@@ -1,20 +1,24 @@
 //! What connections take in memory, summed up as it changes, and which of them gives some where that is too much.
 //!
-//! The account is kept by the capacities of what is allocated, so it is what the engine holds and no estimate. Connections that
-//! hold more segments than a few are in one of two lists. Of those of which no data was ever acknowledged, which is what a flood of
-//! data looks like, the one silent longest gives room first; where they hold little, of the others the one that waits for an
-//! acknowledgement longest. So a flood displaces its own segments, and senders whose data arrives keep theirs.
+//! The account counts entries times their size, and not what the allocator adds. Connections that hold more segments than a few
+//! are in one of two lists. Of those of which no data was ever acknowledged, which is what a flood of data looks like, the one
+//! silent longest gives room first; where they hold little, of the others the one that waits for an acknowledgement longest. So a
+//! flood displaces its own segments, and senders whose data arrives keep theirs.
 
 use spand_proto::units::Timestamp;
 
 use super::entry::{Chain, Entry};
 use super::lists::Which;
 use super::{FlowTable, Key, REQUEUE};
-use crate::mem::{Account, Held, hashed, listed};
+use crate::flow::scoreboard::Outstanding;
+use crate::mem::{Account, FEW_SEGMENTS, Held, hashed, listed, number};
 
 /// The fraction (one in N) of the memory for segments that connections without an acknowledgement have in any case: otherwise new
 /// ones had no room where the others take all.
 const RESERVED: usize = 16;
+
+/// Bytes of a segment; a range of sequence space is smaller, and counts as one.
+const SEGMENT_BYTES: usize = size_of::<Outstanding>();
 
 /// Who is to make room.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,6 +38,11 @@ impl FlowTable {
             + hashed::<u32>(connections)
     }
 
+    /// Bytes of the segments that N connections keep in any case, both senders of each.
+    pub(crate) const fn few_bytes(connections: usize) -> usize {
+        connections.saturating_mul(2 * FEW_SEGMENTS * SEGMENT_BYTES)
+    }
+
     /// Memory of segments, and of all else that is kept of senders.
     pub(crate) const fn memory(&self) -> [Account; 2] {
         [self.segments, self.senders]
@@ -45,11 +54,9 @@ impl FlowTable {
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         let held = entry.connection.held();
         let before = std::mem::replace(&mut entry.held, held);
-        if held != before {
-            self.segments.change(before.segments, held.segments);
-            self.senders.change(before.senders, held.senders);
-        }
-        if entry.giving.is_some() || held.is_much() {
+        let gives = entry.giving.is_some() || held.is_much();
+        self.change_accounts(before, held);
+        if gives {
             self.requeue_giving(key, at);
         }
     }
@@ -75,11 +82,16 @@ impl FlowTable {
 
     /// What an entry held that was taken out.
     pub(super) fn forget_held(&mut self, key: Key, entry: &Entry) {
-        self.segments.change(entry.held.segments, 0);
-        self.senders.change(entry.held.senders, 0);
+        self.change_accounts(entry.held, Held::default());
         if let Some(list) = entry.giving {
             self.unlink(key.0, list);
         }
+    }
+
+    fn change_accounts(&mut self, before: Held, now: Held) {
+        let [segments_before, segments] = [before, now].map(|held| held.segments.saturating_mul(number(SEGMENT_BYTES)));
+        self.segments.change(segments_before, segments);
+        self.senders.change(before.sender_bytes, now.sender_bytes);
     }
 
     /// Who is to make room, where memory is over its limit.

@@ -180,15 +180,14 @@ impl FlowTable {
         let entry = self.entries.get_mut(key.0)?;
         let (taken, idleness) = take(&mut entry.connection);
         entry.last_at = at;
-        let resized = entry.connection.take_resized();
-        debug_assert!(resized || entry.held.segments == entry.connection.held().segments, "segments without a mark");
+        let resized = entry.connection.held() != entry.held;
         let due = entry.idleness != idleness || at.since(entry.queued_at) >= REQUEUE;
         if due {
             entry.queued_at = at;
             let before = std::mem::replace(&mut entry.idleness, idleness);
             self.requeue(key, before, idleness);
         }
-        // What the evidence of packets keeps elsewhere changes seldom, and little: that is taken down once a second.
+        // Its place among those with segments to give goes by its progress, which is asked for once a second.
         if resized || due {
             self.account(key, at);
         }

@@ -21,7 +21,6 @@ use super::{Entry, NetworkTable};
 use crate::config::WindowConfig;
 use crate::estimate::{self, Counts, Known, NoEstimate, Rule};
 use crate::hash::SeededState;
-use crate::mem::boxed;
 use crate::types::{ConnectionId, RttSum, SampleReason, WindowSample};
 use crate::window::bucket::Contribution;
 use crate::window::delivery::Delivery;
@@ -269,9 +268,9 @@ impl Entry {
         })
     }
 
-    /// Heap memory of what was reported.
+    /// Bytes of what was reported.
     pub(super) fn reported_bytes(&self) -> usize {
-        self.reported.as_ref().map_or(0, |record| boxed::<NetworkRecord>() + record.held_bytes())
+        self.reported.as_ref().map_or(0, |record| size_of::<NetworkRecord>() + record.held_bytes())
     }
 
     /// Drops what is older than the window at `now`.

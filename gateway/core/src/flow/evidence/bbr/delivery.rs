@@ -12,7 +12,6 @@ use spand_proto::units::{Micros, Timestamp};
 use super::super::observation::Newest;
 use super::rate::{self, MaxFilter};
 use crate::flow::sequence::low_half;
-use crate::mem::allocated_for;
 
 /// Round trips of the maximum filter.
 const RATE_ROUNDS: u32 = 10;
@@ -96,6 +95,9 @@ pub(super) struct DeliveryRate {
 }
 
 impl DeliveryRate {
+    /// Bytes that it allocates.
+    pub(super) const BESIDE_BYTES: usize = MARKS * size_of::<Mark>();
+
     pub(super) fn new(at: Timestamp, delivered_bytes: u64) -> Self {
         Self {
             marks: VecDeque::with_capacity(MARKS),
@@ -108,11 +110,6 @@ impl DeliveryRate {
             round_end_delivered: delivered_bytes,
             largest: MaxFilter::default(),
         }
-    }
-
-    /// Memory allocated beside it.
-    pub(super) fn held_bytes(&self) -> usize {
-        allocated_for::<Mark>(self.marks.capacity())
     }
 
     /// Largest rate of the last [`RATE_ROUNDS`]; 0 before the first.

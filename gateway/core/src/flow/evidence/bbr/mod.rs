@@ -14,7 +14,6 @@ use self::delivery::DeliveryRate;
 pub(super) use self::delivery::{Delivery, Departure};
 use self::pace::Pace;
 use self::share::Share;
-use crate::mem::boxed;
 
 /// The pipe is full after three round trips in which the rate grew by less than a quarter.
 const FULL_ROUNDS: u8 = 3;
@@ -57,10 +56,8 @@ impl Bbr {
         bbr
     }
 
-    /// Memory of it, allocated separately.
-    pub(super) fn held_bytes(&self) -> usize {
-        boxed::<Self>() + self.rate.held_bytes()
-    }
+    /// Bytes of it, with what it allocates.
+    pub(super) const BYTES: usize = size_of::<Self>() + DeliveryRate::BESIDE_BYTES;
 
     /// Takes the handshake's round trip, if nothing was measured before.
     pub(super) fn open(&mut self, at: Timestamp, min_rtt: Option<Micros>) {
