@@ -19,6 +19,7 @@ pub(crate) mod copies;
 mod coverage;
 mod handshake;
 mod maybe;
+mod observation;
 mod recovery;
 mod reported_window;
 mod rtt;

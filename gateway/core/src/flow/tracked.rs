@@ -9,7 +9,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 use crate::counters::Ignored;
 use crate::flow::evidence::Evidence;
 use crate::flow::evidence::control::{CongestionControl, Vote};
-use crate::flow::evidence::observation::{LossKind, SenderSample};
+use crate::flow::observation::{LossKind, SenderSample};
 use crate::flow::passed::EARLY;
 use crate::flow::pending::PendingStats;
 use crate::flow::reported_window::ReportedWindow;

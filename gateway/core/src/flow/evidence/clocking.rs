@@ -3,10 +3,10 @@
 use spand_proto::start::DEFAULT_INITIAL_WINDOW as INITIAL_WINDOW;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
+use super::Evidence;
 use super::bbr::Bbr;
-use super::observation::Sent;
 use super::rounds::Signs;
-use super::{Evidence, State};
+use crate::flow::observation::{CaState, Sent};
 
 /// Full-sized segments in a round trip from which on its clocking is evidence.
 const CLOCKING_LEAST: u16 = 8;
@@ -36,7 +36,7 @@ impl Evidence {
             && ended.full_sized >= CLOCKING_LEAST
             && !ended.receiver_full
             && !ended.waited
-            && (self.state == State::Open || self.in_cwr());
+            && (self.ca.is_open() || self.ca == CaState::Cwr);
         if !judged {
             return;
         }
@@ -57,11 +57,6 @@ impl Evidence {
         }
     }
 
-    /// A reduction after an ECN echo: nothing is retransmitted, so all data is new and ACK-clocked or paced as before.
-    pub(super) fn in_cwr(&self) -> bool {
-        self.by_ecn && matches!(self.state, State::Recovery(_))
-    }
-
     /// ACK-clocked: evidence against BBR, but before a loss little, since BBR in STARTUP fills its window, too.
     fn lean_from_bbr(&mut self, by: f64) {
         let most = if self.reduced { by } else { (self.leaning.bbr() + UNTRIED_MOST).clamp(0.0, by) };
@@ -71,7 +66,7 @@ impl Evidence {
     /// A full-sized packet, new or retransmitted: BBR paces during loss repair, too.
     pub(super) fn note_pace(&mut self, at: Timestamp, sent: &Sent) {
         let had_more = self.pacing.note_more(sent.full_sized || sent.new_bytes == 0);
-        if !sent.full_sized || matches!(self.state, State::Loss(_)) {
+        if !sent.full_sized || self.ca.is_loss() {
             return;
         }
         if self.clock.is_behind_queue() {
@@ -86,7 +81,7 @@ impl Evidence {
             self.lean_to_bbr(-BY_WINDOW_WEIGHT);
             return;
         }
-        if self.first_flight || self.state != State::Open || !self.growth.is_slow_start() {
+        if self.first_flight || !self.ca.is_open() || !self.growth.is_slow_start() {
             self.pacing.forget_spread();
         } else {
             let segments = self.packets(u64::from(sent.new_bytes));

@@ -15,7 +15,6 @@ mod clocking;
 pub mod control;
 mod growth;
 mod held;
-pub mod observation;
 mod pacing;
 mod packets;
 mod rounds;
@@ -36,35 +35,22 @@ use self::rounds::Rounds;
 use self::sampling::{AfterLoss, Transfer};
 use self::waits::Waits;
 use crate::flow::maybe::MaybeTime;
+use crate::flow::observation::CaState;
 use crate::flow::rtt::{INITIAL_RTO, RttEstimator};
 use crate::flow::sequence::low_half;
 use crate::types::{Limiter, Phase};
 
-/// The sender's reaction to congestion.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum State {
-    Open,
-    /// Until this position in the stream is acknowledged.
-    Recovery(u64),
-    /// After a timeout, until the same.
-    Loss(u64),
-}
-
 /// The evidence of one sender.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "facts that do not hang together")]
 pub struct Evidence {
     /// Effective segment size in bytes; 0 while not known.
     mss: u32,
     /// The start of the sender was seen, or it was seen to fill its window.
     known: bool,
-    state: State,
-    /// An ECN echo began the reduction under way: BBR does not react to it.
-    by_ecn: bool,
+    /// Its state after the packet or acknowledgement before.
+    ca: CaState,
     /// Position in the stream of new bytes sent.
     nxt: u64,
-    /// Highest acknowledgement there.
-    una: u64,
     delivered_bytes: u64,
     small: SmallSegments,
     last_sent: MaybeTime,
@@ -102,10 +88,8 @@ impl Evidence {
         Self {
             mss: 0,
             known: !midstream,
-            state: State::Open,
-            by_ecn: false,
+            ca: CaState::Open,
             nxt: 1 << 32,
-            una: 1 << 32,
             delivered_bytes,
             small: SmallSegments::default(),
             last_sent: MaybeTime::NONE,
@@ -178,7 +162,7 @@ impl Evidence {
 
     /// Its phase.
     pub fn phase(&self) -> Phase {
-        if let State::Recovery(_) = self.state {
+        if self.ca.is_reducing() {
             return Phase::Recovery;
         }
         let slow_start = match &self.bbr {
@@ -193,7 +177,7 @@ impl Evidence {
         match self.last_sent.get() {
             Some(last) if self.leaning.is_bbr() => {
                 let ran_dry = self.rounds.recent().ran_dry || self.rounds.dry;
-                let repairs = matches!(self.state, State::Loss(_));
+                let repairs = self.ca.is_loss();
                 self.held.limiter_of_paced(now, self.round(), now.since(last), [ran_dry, repairs])
             }
             _ => self.held.limiter(now, self.round()),

@@ -3,17 +3,17 @@
 use smallvec::SmallVec;
 use spand_proto::units::{Micros, Timestamp};
 
+use super::Evidence;
 use super::bbr::{Delivery, Departure};
 use super::held::Stand;
-use super::observation::{Acked, Sent};
 use super::sampling::TransferEnd;
-use super::{Evidence, State};
 use crate::flow::maybe::MaybeTime;
+use crate::flow::observation::{AckSample, CaState, Sent};
 use crate::flow::sequence::low_half;
 
 impl Evidence {
     /// A packet with payload went out.
-    pub fn on_sent(&mut self, at: Timestamp, sent: &Sent) {
+    pub(crate) fn on_sent(&mut self, at: Timestamp, sent: &Sent) {
         if self.mss == 0 {
             return;
         }
@@ -29,8 +29,6 @@ impl Evidence {
         self.waits.on_sent(at, sent.stamp);
         self.clock.wait(self.waits.queued());
         self.nxt = self.nxt.saturating_add(u64::from(sent.new_bytes));
-        let una = self.nxt.saturating_sub(sent.flight);
-        self.una = self.una.max(una);
         if sent.new_bytes > 0 && !sent.full_sized {
             self.small.sent(self.nxt, (self.mss - sent.new_bytes % self.mss) % self.mss);
         }
@@ -42,8 +40,7 @@ impl Evidence {
         let clocked = sent.new_bytes > 0 && self.note_signs(at, sent, pipe, idle, since_sent, receiver_full);
         self.note_pace(at, sent);
         // Neither Reno nor CUBIC increases the bytes in the network while it recovers.
-        if matches!(self.state, State::Recovery(_)) && self.pipe_at_loss > 0 && pipe > u32::from(self.pipe_at_loss) + 1
-        {
+        if self.ca.is_reducing() && self.pipe_at_loss > 0 && pipe > u32::from(self.pipe_at_loss) + 1 {
             self.weigh_back_off(at, pipe);
         }
         let paced = !receiver_full && !self.clock.is_behind_queue();
@@ -73,37 +70,30 @@ impl Evidence {
             let let_go = clocked && !self.leaning.is_bbr();
             self.held.on_sent(at, stand, let_go, self.round());
             self.transfer.on_sent(sent.pipe.saturating_add(unknown));
-            if self.state == State::Open {
+            if self.ca.is_open() {
                 let limited = self.rounds.dry || self.clock.is_behind_queue();
                 self.growth.on_sent(pipe, self.delivered_segments(), limited);
             }
         } else {
-            let lost = matches!(self.state, State::Loss(_));
-            self.held.on_repeated(at, sent.repeats_wait, self.state != State::Open, lost);
+            self.held.on_repeated(at, sent.repeats_wait, !self.ca.is_open(), self.ca.is_loss());
         }
     }
 
     /// An acknowledgement came for the sender.
-    pub fn on_ack(&mut self, at: Timestamp, acked: &Acked) {
+    pub(crate) fn on_ack(&mut self, ack: &AckSample) {
+        let at = ack.at;
         if self.mss == 0 {
             return;
         }
         self.settle_end();
-        let una = self.nxt.saturating_sub(acked.flight);
-        self.una = self.una.max(una);
-        if let Some(rtt) = acked.rtt {
+        let una = self.nxt.saturating_sub(ack.flight);
+        if let Some(rtt) = ack.rtt {
             self.rounds.note_rtt(rtt);
         }
         self.small.acked(una);
         self.growth.on_ack(self.delivered_segments());
-        let newly_bytes = acked.delivered_bytes.saturating_sub(self.delivered_bytes);
-        self.delivered_bytes = self.delivered_bytes.max(acked.delivered_bytes);
-        if let State::Recovery(point) | State::Loss(point) = self.state
-            && una > point
-        {
-            // Mostly detected before. A reduction after an ECN echo lasts until data sent after it is acknowledged.
-            self.leave_recovery();
-        }
+        let newly_bytes = ack.delivered.saturating_sub(self.delivered_bytes);
+        self.delivered_bytes = self.delivered_bytes.max(ack.delivered);
         if newly_bytes > 0 {
             self.held.on_ack(at);
             self.clock_ack(at);
@@ -111,13 +101,13 @@ impl Evidence {
         if let Some(bbr) = &mut self.bbr {
             bbr.on_ack(&Delivery {
                 at,
-                newest: acked.newest,
-                rtt: acked.rtt,
+                newest: ack.newest,
+                rtt: ack.rtt,
                 least_rtt: self.rtt.min(),
                 delivered_bytes: self.delivered_bytes,
                 newly_bytes,
                 mss: self.mss,
-                recovering: acked.repairs || (self.state != State::Open && !self.by_ecn),
+                recovering: !matches!(self.ca, CaState::Open | CaState::Cwr),
             });
         }
         if let Some(ended) = self.rounds.on_ack(una, self.nxt) {
@@ -135,18 +125,19 @@ impl Evidence {
             {
                 bbr.count_round();
             }
-            if self.state == State::Open {
+            if self.ca.is_open() {
                 self.rounds_since_loss = self.rounds_since_loss.saturating_add(1);
             }
         }
     }
 
-    /// Everything outstanding at the loss is acknowledged.
-    pub fn on_recovery_end(&mut self) {
-        if self.state != State::Open {
+    /// The sender's state is this. Round trips of a reduction count no more once it is over.
+    pub(crate) fn enter(&mut self, ca: CaState) {
+        if !self.ca.is_open() && ca.is_open() {
             self.settle_end();
             self.leave_recovery();
         }
+        self.ca = ca;
     }
 
     /// Records the sender's state when it sent the last new byte. Called before anything but new bytes changes it.
@@ -177,7 +168,6 @@ impl Evidence {
     }
 
     pub(super) fn leave_recovery(&mut self) {
-        self.state = State::Open;
         self.rounds.forget(self.nxt);
         self.rounds.note_loss();
     }

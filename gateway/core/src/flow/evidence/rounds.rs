@@ -130,7 +130,7 @@ mod tests {
     use spand_proto::units::{Bytes, Micros, Timestamp};
 
     use super::super::Evidence;
-    use super::super::observation::{Acked, Sent};
+    use crate::flow::observation::{AckSample, Sent};
     use crate::types::{Limiter, SampleReason};
 
     const MSS: u64 = 1_000;
@@ -151,7 +151,7 @@ mod tests {
 
     fn acknowledge(evidence: &mut Evidence, at: Timestamp, segments: u64) {
         let bytes = segments * MSS;
-        evidence.on_ack(at, &Acked { delivered_bytes: bytes, ..Acked::default() });
+        evidence.on_ack(&AckSample { at, delivered: bytes, ..AckSample::default() });
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
+use super::Evidence;
 use super::ack_clock::ANSWER_WITHIN;
 use super::growth::Growth;
-use super::observation::Sent;
 use super::rounds::Signs;
-use super::{Evidence, State};
+use crate::flow::observation::{CaState, Sent};
 
 /// Segments within this time leave at once.
 const AT_ONCE: Micros = Micros(250);
@@ -45,7 +45,7 @@ impl Evidence {
         since_sent: Option<Micros>,
         receiver_full: bool,
     ) -> bool {
-        let open = self.state == State::Open || self.in_cwr();
+        let open = self.ca.is_open() || self.ca == CaState::Cwr;
         if idle {
             self.first_flight = true;
         }
@@ -80,7 +80,7 @@ impl Evidence {
 
     /// A round trip that only the window limited.
     pub(super) fn weigh_round(&mut self, at: Timestamp, ended: Signs) {
-        if self.state != State::Open || !Growth::judges(ended) {
+        if !self.ca.is_open() || !Growth::judges(ended) {
             return;
         }
         if f64::from(ended.clocked) >= CLOCKED_LEAST * f64::from(ended.full_sized) {
@@ -111,7 +111,7 @@ impl Evidence {
     /// A pipe that grows by small steps for several round trips is that of congestion avoidance, even if the segments are paced. BBR's
     /// is constant, or grows by a quarter and comes back.
     pub(super) fn weigh_growth(&mut self, ended: Signs) {
-        if self.state == State::Open && self.growth.on_round(ended) {
+        if self.ca.is_open() && self.growth.on_round(ended) {
             self.lean_to_bbr(-GROWTH_WEIGHT);
         }
     }

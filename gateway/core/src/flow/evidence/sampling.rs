@@ -2,11 +2,11 @@
 
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
+use super::Evidence;
 use super::control::CongestionControl;
-use super::observation::{LossKind, SenderSample};
 use super::rules::CLOCKED_LEAST;
-use super::{Evidence, State};
 use crate::counters::Ignored;
+use crate::flow::observation::{CaState, LossKind, SenderSample};
 use crate::flow::sequence::low_half;
 use crate::types::{Limiter, Phase, SampleReason};
 
@@ -83,16 +83,16 @@ impl Evidence {
     ///
     /// In congestion avoidance this gives the window just before it, less one segment; the error is the reason for no
     /// sample, for the caller to count.
-    pub fn on_loss(&mut self, at: Timestamp, kind: LossKind, pipe_before: u64) -> Result<SenderSample, Ignored> {
+    pub(crate) fn on_loss(&mut self, at: Timestamp, kind: LossKind, pipe_before: u64) -> Result<SenderSample, Ignored> {
         if self.mss == 0 {
             return Err(Ignored::NoMss);
         }
         self.settle_end();
         let was_known = self.known;
-        let pipe = if self.state == State::Open { self.settle_before_loss(at, pipe_before) } else { 0 };
-        let sample = match self.state {
+        let pipe = if self.ca.is_open() { self.settle_before_loss(at, pipe_before) } else { 0 };
+        let sample = match self.ca {
             _ if !was_known => Err(Ignored::Midstream),
-            State::Loss(_) if kind != LossKind::Timeout => Err(Ignored::LossInRecovery),
+            CaState::Loss { .. } if kind != LossKind::Timeout => Err(Ignored::LossInRecovery),
             _ => self.loss_sample(at, kind, pipe),
         };
         self.transfer.lost = true;
@@ -117,7 +117,7 @@ impl Evidence {
 
     /// The sample of the last loss waits for the arrival of the first flight. `sample`: that of the window alone.
     #[expect(clippy::cast_possible_truncation, reason = "a window's digits fit")]
-    pub fn await_arrivals(&mut self, sample: Option<SenderSample>) {
+    pub(crate) fn await_arrivals(&mut self, sample: Option<SenderSample>) {
         if let Some(after_loss) = &mut self.after_loss {
             (after_loss.held, after_loss.sampled) = (None, true);
             let at_most = sample.map_or(f32::INFINITY, |sample| sample.window.bytes() as f32);
@@ -132,7 +132,7 @@ impl Evidence {
     }
 
     /// The sample that waited: `arrived` bytes of the first flight were delivered. `None` if the sender may run BBR.
-    pub fn take_arrived(&mut self, arrived: Bytes) -> Option<SenderSample> {
+    pub(crate) fn take_arrived(&mut self, arrived: Bytes) -> Option<SenderSample> {
         let at_most = std::mem::take(&mut self.after_loss.as_mut()?.arriving_at_most);
         if self.may_be_bbr() {
             return None;
@@ -148,7 +148,7 @@ impl Evidence {
     ///
     /// A loss-free one gives the window it reached, or, if the application or the receiver limited it, its largest pipe as a
     /// lower bound.
-    pub fn on_transfer_end(&mut self) -> Result<SenderSample, Ignored> {
+    pub(crate) fn on_transfer_end(&mut self) -> Result<SenderSample, Ignored> {
         self.settle_end();
         let (transfer, after_loss) = (std::mem::take(&mut self.transfer), self.after_loss.take());
         if self.mss == 0 {
@@ -195,7 +195,7 @@ impl Evidence {
     }
 
     /// A sample that waited for evidence: of a loss, which congestion control reduced; of BBR, its rate.
-    pub fn take_sample(&mut self, at: Timestamp) -> Option<SenderSample> {
+    pub(crate) fn take_sample(&mut self, at: Timestamp) -> Option<SenderSample> {
         let flavour = self.congestion_control();
         if let Some(after_loss) = &mut self.after_loss
             && let Some(held) = after_loss.held
@@ -214,7 +214,7 @@ impl Evidence {
                 return holds.then_some(held);
             }
         }
-        if flavour != CongestionControl::Bbr || self.state != State::Open || !self.known {
+        if flavour != CongestionControl::Bbr || !self.ca.is_open() || !self.known {
             return None;
         }
         let bbr = self.bbr.as_mut()?;
@@ -250,7 +250,7 @@ impl Evidence {
             LossKind::Ecn => SampleReason::Ecn,
             LossKind::FastRetransmit | LossKind::TailLossProbe => SampleReason::Loss,
         };
-        if matches!(self.state, State::Recovery(_)) {
+        if self.ca.is_reducing() {
             return Err(Ignored::LossInRecovery);
         }
         let starting = self.bbr.as_ref().is_some_and(|bbr| bbr.starting());
@@ -282,27 +282,29 @@ impl Evidence {
     }
 
     fn back_off(&mut self, kind: LossKind, pipe_before: u64) {
-        self.by_ecn = kind == LossKind::Ecn;
         self.reduced = true;
         if kind == LossKind::Timeout {
             self.growth.restart();
             if let Some(bbr) = &mut self.bbr {
                 bbr.time_out();
             }
-            self.state = State::Loss(self.nxt);
-        } else if !matches!(self.state, State::Recovery(_)) {
-            let pipe = if self.state == State::Open { self.recent_pipe(pipe_before) } else { 0 };
+            self.ca = CaState::Loss { advanced: false };
+            return;
+        }
+        if !self.ca.is_reducing() {
+            let pipe = if self.ca.is_open() { self.recent_pipe(pipe_before) } else { 0 };
             self.pipe_at_loss = u16::try_from(pipe).unwrap_or(u16::MAX);
             self.rounds_since_loss = 0;
             self.growth.lose();
             if let Some(bbr) = &mut self.bbr {
                 bbr.lose();
             }
-            self.state = State::Recovery(self.nxt);
-            if kind == LossKind::TailLossProbe {
-                // The probe's acknowledgement ends the episode at once.
-                self.leave_recovery();
-            }
+        }
+        match kind {
+            // The probe's acknowledgement ends the episode at once.
+            LossKind::TailLossProbe => self.leave_recovery(),
+            LossKind::Ecn => self.ca = CaState::Cwr,
+            LossKind::FastRetransmit | LossKind::Timeout => self.ca = CaState::Recovery,
         }
     }
 }

@@ -5,9 +5,9 @@ use spand_proto::units::{Micros, Timestamp};
 
 use super::Sender;
 use crate::counters::Ignored;
-use crate::flow::evidence::observation::{Acked, LossKind, Newest};
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
-use crate::flow::recovery::{AckKind, Progress, Turn};
+use crate::flow::observation::{AckKind, AckSample, CaState, LossKind, Newest};
+use crate::flow::recovery::Turn;
 use crate::flow::rtt::round_trip;
 use crate::flow::scoreboard::{CumulativeAck, Scoreboard};
 use crate::flow::seq_state::Acknowledged;
@@ -52,8 +52,6 @@ impl Sender {
         } else if sacked_bytes > 0 {
             self.board.mark_lost();
         }
-        let (lost, repeated) = self.board.lost_and_repeated();
-
         let by_echo = self.take_rtt(segment, cumulative.rtt, cumulative.advanced > 0, context);
         let rtt = newest_rtt(segment, &cumulative, sacked, by_echo).filter(|rtt| !self.rtt.is_step(*rtt));
         if self.rtt.smoothed().is_none()
@@ -81,23 +79,32 @@ impl Sender {
         };
         self.delivered += self.newly_delivered(duplicate, &cumulative, seen_advance, sacked_bytes);
         let pipe_before = self.pipe_without_losses();
-        let (lost, repeated) = if self.sack_agreed { (lost, repeated) } else { (0, 0) };
-        let progress = Progress {
-            lost,
-            repeated,
-            lost_again,
-            una: self.board.una(),
-            nxt: self.board.nxt(),
+        let (lost, repeated) = if self.sack_agreed { self.board.lost_and_repeated() } else { (0, 0) };
+        let (_, flight) = self.pipe_and_flight();
+        let newest = Some(self.board.newest_arrived()).filter(|newest| *newest != newest_before);
+        let ack = AckSample {
+            at,
             answer_at: at.after(self.reaction()),
             kind,
+            una: self.board.una(),
+            nxt: self.board.nxt(),
+            advanced: seen_advance,
             dsack,
             ece: segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN),
+            lost_again,
+            lost,
+            repeated,
+            flight,
+            rtt,
+            newest: newest.map(|(sent_at, _, again)| Newest { sent_at, again }),
+            delivered: self.delivered,
         };
-        self.turn(&progress, pipe_before, at, context);
-        let newest = Some(self.board.newest_arrived()).filter(|newest| *newest != newest_before);
-        let newest = newest.map(|(sent_at, _, again)| Newest { sent_at, again });
-        self.report_acked(&progress, newest, seen_advance, rtt, at, context);
-        if progress.una > una_before {
+        let turn = self.recovery.acknowledged(&ack);
+        if turn != Turn::default() {
+            self.apply_turn(turn, pipe_before, at, context);
+        }
+        self.report_acked(&ack, context);
+        if ack.una > una_before {
             self.report_first_flight(false, context);
         }
     }
@@ -112,7 +119,7 @@ impl Sender {
             self.board.duplicate_arrived(mss);
             self.board.arrived().saturating_sub(arrived_before)
         } else if cumulative.advanced > 0 {
-            self.board.forget_duplicates(cumulative.advanced, mss, self.recovery.is_active());
+            self.board.forget_duplicates(cumulative.advanced, mss, self.recovery.state().is_repairing());
             // Less what duplicates counted before, but at least the hole (`tcp_remove_reno_sacks`).
             seen_advance.saturating_sub(arrived_before).max(mss.min(seen_advance))
         } else {
@@ -157,15 +164,6 @@ impl Sender {
         }
     }
 
-    /// Passes the acknowledgement to recovery and applies the outcome.
-    #[inline]
-    fn turn(&mut self, progress: &Progress, pipe_before: u64, at: Timestamp, context: &mut FlowContext<'_>) {
-        let turn = self.recovery.acknowledged(progress);
-        if turn != Turn::default() {
-            self.apply_turn(turn, pipe_before, at, context);
-        }
-    }
-
     #[inline(never)]
     fn apply_turn(&mut self, turn: Turn, pipe_before: u64, at: Timestamp, context: &mut FlowContext<'_>) {
         if turn.probe_loss {
@@ -173,7 +171,7 @@ impl Sender {
         }
         let Some(followed) = self.followed.as_deref_mut() else { return };
         if turn.ended || turn.began == Some(LossKind::Ecn) {
-            followed.evidence.on_recovery_end();
+            followed.evidence.enter(CaState::Open);
         }
         if turn.ended {
             self.report_state(context);
@@ -183,26 +181,15 @@ impl Sender {
         }
     }
 
-    fn report_acked(
-        &mut self,
-        progress: &Progress,
-        newest: Option<Newest>,
-        acked_bytes: u64,
-        rtt: Option<Micros>,
-        at: Timestamp,
-        context: &mut FlowContext<'_>,
-    ) {
-        if self.coverage.is_none() {
-            // The acknowledgement of the SYN does not open the window.
-            return;
-        }
-        let (pipe, flight) = self.pipe_and_flight();
-        let repairs = self.recovery.is_due();
-        let Some(followed) = self.followed.as_deref_mut() else { return };
-        followed.pending_stats.deliver(acked_bytes);
+    /// Passes the acknowledgement to the evidence. That of the SYN does not open the window.
+    fn report_acked(&mut self, ack: &AckSample, context: &mut FlowContext<'_>) {
+        let Some(followed) = self.followed.as_deref_mut().filter(|_| self.coverage.is_some()) else { return };
+        let at = ack.at;
+        followed.pending_stats.deliver(ack.advanced);
         followed.evidence.note_rtt(self.rtt);
-        followed.evidence.on_ack(at, &Acked { pipe, flight, rtt, newest, delivered_bytes: self.delivered, repairs });
-        if acked_bytes > 0 && progress.una >= followed.round_end {
+        followed.evidence.enter(self.recovery.state());
+        followed.evidence.on_ack(ack);
+        if ack.advanced > 0 && ack.una >= followed.round_end {
             if followed.round_end > 0 {
                 followed.count_round(at);
             }

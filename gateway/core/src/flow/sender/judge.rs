@@ -4,7 +4,7 @@ use spand_proto::units::{Micros, Timestamp};
 
 use super::Sender;
 use crate::flow::coverage::Inserted;
-use crate::flow::evidence::observation::LossKind;
+use crate::flow::observation::{CaState, LossKind};
 use crate::flow::recovery::{Repeat, Standing};
 use crate::flow::scoreboard::{PathTimes, Stamp};
 use crate::flow::seq_state::Extent;
@@ -29,7 +29,7 @@ impl Sender {
         if unseen && self.came_late(extent, stamp) {
             return None;
         }
-        if self.sack_agreed && !self.recovery.is_due() {
+        if self.sack_agreed && matches!(self.recovery.state(), CaState::Open | CaState::Cwr) {
             // The sender's reordering timer may have expired since the last acknowledgement (`tcp_rack_reo_timeout`).
             self.mark_lost_by_time(stamp.at);
         }
@@ -86,7 +86,7 @@ impl Sender {
     pub(super) fn mark_losses(&mut self, judged: Option<LossKind>, extent: &Extent, is_no_repeat: bool) {
         match judged {
             Some(LossKind::Timeout) => self.board.mark_all_lost(),
-            None if is_no_repeat || !self.recovery.is_active() => {}
+            None if is_no_repeat || !self.recovery.state().is_repairing() => {}
             Some(_) | None => self.board.mark_lost_below(extent.end),
         }
     }

@@ -16,10 +16,10 @@ use crate::flow::connection::Place;
 use crate::flow::coverage::Coverage;
 use crate::flow::evidence::Evidence;
 use crate::flow::evidence::control::CongestionControl;
-use crate::flow::evidence::observation::{LossKind, SenderSample};
 use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
-use crate::flow::recovery::Seldom;
+use crate::flow::observation::{LossKind, SenderSample};
+use crate::flow::recovery::Recovery;
 use crate::flow::report::{DirectionDetails, DirectionReport};
 use crate::flow::rtt::RttEstimator;
 use crate::flow::scoreboard::Scoreboard;
@@ -34,8 +34,7 @@ use crate::types::{ConnectionId, SampleReason, SenderState};
 use crate::wire::segment::Segment;
 
 /// Bytes of a sender with all that it may allocate beside segments and ranges.
-const SENDER_BYTES: usize =
-    size_of::<Sender>() + Scoreboard::BESIDE_BYTES + Coverage::BESIDE_BYTES + Seldom::BESIDE_BYTES;
+const SENDER_BYTES: usize = size_of::<Sender>() + Scoreboard::BESIDE_BYTES + Coverage::BESIDE_BYTES;
 
 /// A sender, from its first segment or the first acknowledgement of it on.
 #[derive(Clone, Debug)]
@@ -54,7 +53,7 @@ pub(crate) struct Sender {
     rtt: RttEstimator,
     echo: EchoTimer,
     size: SegmentSize,
-    recovery: Seldom,
+    recovery: Recovery,
     /// Bytes acknowledged or SACKed so far, each once.
     delivered: u64,
     /// Time from the peer's SYN to its own.
@@ -86,7 +85,7 @@ impl Sender {
             rtt: RttEstimator::default(),
             echo: EchoTimer::default(),
             size: SegmentSize::default(),
-            recovery: Seldom::default(),
+            recovery: Recovery::default(),
             delivered: 0,
             reaction: MaybeMicros::NONE,
             follow: follow.map_or(MaybeCount::NONE, |ConnectionId(number)| MaybeCount::some(number)),
@@ -316,4 +315,4 @@ impl Sender {
 }
 
 // Every connection has these, so their size decides the cache misses. What few connections need is allocated on demand.
-const _: () = assert!(size_of::<Sender>() <= 400 && size_of::<TrackedSender>() <= 760);
+const _: () = assert!(size_of::<Sender>() <= 424 && size_of::<TrackedSender>() <= 528);

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use spand_proto::units::{Micros, Timestamp};
 
-use super::super::observation::Newest;
 use super::rate::{self, MaxFilter};
+use crate::flow::observation::Newest;
 use crate::flow::sequence::low_half;
 
 /// Round trips of the maximum filter.
