@@ -100,6 +100,38 @@ const CORE_ORDER: [&str; 17] = [
     "estimate", "networks", "shard", "event", "engine", "fuzzing",
 ];
 
+/// The same for those of `gateway/core/src/flow`.
+const FLOW_ORDER: [&str; 28] = [
+    "coverage",
+    "handshake",
+    "maybe",
+    "observation",
+    "passed",
+    "prefixes",
+    "push_ledger",
+    "reported_window",
+    "rtt",
+    "segment_size",
+    "sequence",
+    "tuple",
+    "acceptance",
+    "evidence",
+    "pending",
+    "recovery",
+    "scoreboard",
+    "timestamps",
+    "copies",
+    "hosts",
+    "report",
+    "sink",
+    "seq_state",
+    "tracked",
+    "sender",
+    "connection_end",
+    "connection",
+    "table",
+];
+
 #[test]
 fn direct_dependencies_are_the_allowed_ones() {
     let metadata = metadata();
@@ -129,30 +161,43 @@ fn nobody_reaches_what_is_forbidden_to_it() {
 
 #[test]
 fn no_module_of_the_core_imports_what_stands_to_its_right() {
-    let root = workspace().join("gateway/core/src");
+    assert_in_order("gateway/core/src", "crate::", &CORE_ORDER, 200);
+}
+
+#[test]
+fn no_module_of_flow_imports_what_stands_to_its_right() {
+    assert_in_order("gateway/core/src/flow", "crate::flow::", &FLOW_ORDER, 100);
+}
+
+/// Fails where a file of this folder, of which its crate's `path` names the modules, imports what stands to its right in `order`, or where
+/// there are not `least` imports.
+fn assert_in_order(folder: &str, path: &str, order: &[&str], least: usize) {
+    let root = workspace().join(folder);
     let (mut seen, mut imports) = (BTreeSet::new(), 0);
-    for path in rust_files(&root) {
-        let file = path.strip_prefix(&root).unwrap().with_extension("");
-        let parts: Vec<_> = file.iter().map(|part| part.to_str().unwrap()).collect();
-        if parts == ["lib"] || parts.contains(&"tests") {
+    for file in rust_files(&root) {
+        let name = file.strip_prefix(&root).unwrap().with_extension("");
+        let parts: Vec<_> = name.iter().map(|part| part.to_str().unwrap()).collect();
+        if parts == ["lib"] || parts == ["mod"] || parts.contains(&"tests") {
             continue;
         }
-        let file = format!("gateway/core/src/{}.rs", file.display());
         let place = |module: &str| {
-            let place = CORE_ORDER.iter().position(|other| *other == module);
-            place.unwrap_or_else(|| panic!("{file} is in or imports `{module}`, which CORE_ORDER does not have"))
+            let place = order.iter().position(|other| *other == module);
+            place.unwrap_or_else(|| {
+                panic!("{} is in or imports `{module}`, which the order does not have", name.display())
+            })
         };
         let own = place(parts[0]);
         seen.insert(own);
-        let text = fs::read_to_string(&path).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
         let depth = parts.iter().filter(|part| **part != "mod").count();
-        for module in modules_named(&text, depth) {
-            assert!(place(module) <= own, "{file} imports `{module}`, which stands to the right of `{}`", parts[0]);
+        for module in modules_named(&text, path, depth) {
+            let name = name.display();
+            assert!(place(module) <= own, "{name} imports `{module}`, which stands to the right of `{}`", parts[0]);
             imports += 1;
         }
     }
-    assert_eq!(seen.len(), CORE_ORDER.len(), "CORE_ORDER has what the core has not");
-    assert!(imports > 200, "only {imports} imports found: the walk is broken");
+    assert_eq!(seen.len(), order.len(), "the order of {folder} has what it has not");
+    assert!(imports > least, "only {imports} imports found: the walk is broken");
 }
 
 #[test]
@@ -273,12 +318,12 @@ fn reachable(name: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The modules below the root of its crate that a file names in its code, as of `crate` or, `depth` modules below it, of `super`.
-fn modules_named(text: &str, depth: usize) -> impl Iterator<Item = &str> {
+/// The modules below `path` that a file names in its code, as of that path or, `depth` modules below it, of `super`.
+fn modules_named<'a>(text: &'a str, path: &str, depth: usize) -> impl Iterator<Item = &'a str> {
     let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let roots = ["crate::".to_owned(), "super::".repeat(depth)];
+    let roots = [path.to_owned(), "super::".repeat(depth)];
     lines.flat_map(move |line| {
         let paths = roots.iter().flat_map(|root| line.match_indices(root.as_str()));
         let whole = paths.filter(|(at, _)| !line[..*at].ends_with(|before| is_of_name(before) || before == ':'));

@@ -44,6 +44,17 @@ pub(crate) trait FlowSink {
     fn loss(&mut self, network: Network, at: Timestamp, sender: SenderId, rtt: Micros);
 }
 
+/// Where a packet stood.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Source it came from.
+    pub(crate) input: u32,
+    /// Its number among all frames.
+    pub(crate) frame: u64,
+    /// Its record holds its time.
+    pub(crate) timed: bool,
+}
+
 /// What a connection works with while it takes a segment.
 pub(crate) struct FlowContext<'a> {
     /// Limits of its tables.

@@ -17,8 +17,7 @@ use crate::flow::passed::{Passed, unit};
 use crate::flow::report::{DirectionDetails, DirectionReport};
 use crate::flow::sender::Sender;
 use crate::flow::seq_state::SeqState;
-use crate::flow::sink::FlowContext;
-use crate::flow::table::Idleness;
+use crate::flow::sink::{FlowContext, Place};
 use crate::flow::tuple::Side;
 use crate::mem::Held;
 use crate::types::{ConnectionId, Flow, Flows, SampleRate, Trigger};
@@ -79,15 +78,13 @@ impl Role {
     }
 }
 
-/// Where a packet stood.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    /// Source it came from.
-    pub(crate) input: u32,
-    /// Its number among all frames.
-    pub(crate) frame: u64,
-    /// Its record holds its time.
-    pub(crate) timed: bool,
+/// Which silence ends a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Idleness {
+    /// That of an established connection.
+    Established,
+    /// That of one opening or closing.
+    Other,
 }
 
 /// A connection.

@@ -12,7 +12,6 @@ mod send;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use crate::counters::Ignored;
-use crate::flow::connection::Place;
 use crate::flow::coverage::Coverage;
 use crate::flow::evidence::Evidence;
 use crate::flow::evidence::control::CongestionControl;
@@ -26,7 +25,7 @@ use crate::flow::scoreboard::Scoreboard;
 use crate::flow::segment_size::SegmentSize;
 use crate::flow::seq_state::SeqState;
 use crate::flow::sequence::first_position;
-use crate::flow::sink::FlowContext;
+use crate::flow::sink::{FlowContext, Place};
 use crate::flow::timestamps::EchoTimer;
 use crate::flow::tracked::{TrackedSender, Transfer};
 use crate::mem::{FEW_SEGMENTS, Held, number};

@@ -24,7 +24,7 @@ use self::slab::Slab;
 pub(crate) use self::wheel::TICK_BITS;
 use self::wheel::Wheel;
 use crate::config::Limits;
-use crate::flow::connection::Connection;
+use crate::flow::connection::{Connection, Idleness};
 use crate::flow::tuple::Tuple;
 use crate::mem::{Account, Held};
 
@@ -39,15 +39,6 @@ const RESERVED: usize = 16;
 
 /// No silence ends a connection.
 const NEVER: Micros = Micros(u64::MAX);
-
-/// Which silence ends a connection.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Idleness {
-    /// That of an established connection.
-    Established,
-    /// That of one opening or closing.
-    Other,
-}
 
 /// Names a connection in the table for as long as it is there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
