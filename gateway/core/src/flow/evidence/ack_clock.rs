@@ -25,6 +25,12 @@ const NEAR: Micros = Micros(500);
 /// So is one shorter than this part of a round trip.
 const NEAR_PART: u64 = 16;
 /// Longest gap between two acknowledgements of a train.
+/// Acknowledgements after which a lead holds.
+const LEADS_SHOWN: u8 = 32;
+/// Largest lead, and how much one differs from another.
+const LEAD_MOST_US: u32 = 150;
+const LEAD_JITTER_US: u32 = 50;
+/// Longest gap
 const TRAIN_GAP_MOST_US: u32 = 1_000_000;
 /// A reaction longer than this part of the round-trip time is the application's, not the distance's.
 pub(super) const REACTION_PART: u64 = 4;
@@ -55,6 +61,46 @@ impl Ack {
     }
 }
 
+/// Segments that precede the acknowledgement that released them: with two capture ports the directions are stamped apart.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lead {
+    /// When the first full-sized segment passed since the last acknowledgement, the low half in microseconds.
+    first_us: u32,
+    /// How many passed.
+    segments: u16,
+    /// How long before an acknowledgement the first one passed, smoothed.
+    mean_us: u32,
+    /// Acknowledgements that came so long after some; half of them after one that did not.
+    steady: u8,
+}
+
+impl Lead {
+    fn on_sent(&mut self, at_us: u32) {
+        if self.segments == 0 {
+            self.first_us = at_us;
+        }
+        self.segments = self.segments.saturating_add(1);
+    }
+
+    /// An acknowledgement passes; the usual distance of two is `gap_us`. Returns the segments before it that it released, if any.
+    fn on_ack(&mut self, at_us: u32, gap_us: u32) -> u16 {
+        let segments = std::mem::take(&mut self.segments);
+        if segments == 0 {
+            return 0;
+        }
+        let lead_us = at_us.wrapping_sub(self.first_us);
+        let steady = lead_us.abs_diff(self.mean_us) <= LEAD_JITTER_US.min(gap_us / 16);
+        self.steady = if steady { self.steady.saturating_add(1) } else { self.steady / 2 };
+        self.mean_us =
+            if self.steady == 0 { lead_us } else { low_half((u64::from(self.mean_us) * 7 + u64::from(lead_us)) / 8) };
+        if steady && self.steady >= LEADS_SHOWN && self.mean_us <= (gap_us / 8).min(LEAD_MOST_US) {
+            segments
+        } else {
+            0
+        }
+    }
+}
+
 /// Matches acknowledgements with the segments that they release.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AckClock {
@@ -74,6 +120,7 @@ pub(super) struct AckClock {
     /// flights.
     train_gap_us: u32,
     last_ack: MaybeTime,
+    lead: Lead,
 }
 
 impl AckClock {
@@ -121,6 +168,15 @@ impl AckClock {
     /// The same, if known.
     pub(super) fn reaction_known(&self) -> Option<Micros> {
         self.reaction.get()
+    }
+
+    /// The segments before this acknowledgement that it released, where they lead steadily: from then on the tap is beside the sender.
+    pub(super) fn led_by(&mut self, at: Timestamp) -> u16 {
+        let segments = self.lead.on_ack(low_half(at.0 / 1_000), self.train_gap_us);
+        if segments > 0 {
+            self.reaction = MaybeMicros::some(Micros(0));
+        }
+        segments
     }
 
     /// An acknowledgement of new data. `ends_flight`: the first one of a flight whose sender had more.
@@ -197,6 +253,14 @@ impl AckClock {
 
     /// A new segment; returns whether it was clocked.
     pub(super) fn on_sent(&mut self, at: Timestamp, full_sized: bool) -> bool {
+        let clocked = self.is_answer(at, full_sized);
+        if full_sized && !clocked {
+            self.lead.on_sent(low_half(at.0 / 1_000));
+        }
+        clocked
+    }
+
+    fn is_answer(&self, at: Timestamp, full_sized: bool) -> bool {
         let Some(since_due_us) = self.known.map(|ack| ack.since_due_us(at, self.answers_after())) else {
             return false;
         };
@@ -257,6 +321,28 @@ mod tests {
         // One percent slower than the acknowledgements: their offset takes every value.
         let clocked = follow(|n| n * 12);
         assert!(clocked < 45, "{clocked}");
+    }
+
+    #[test]
+    fn segments_that_steadily_precede_an_acknowledgement_were_released_by_it() {
+        // Two segments pass this long before each of a hundred acknowledgements, which are 4 ms apart.
+        let led = |lead_us: fn(u64) -> u64| {
+            let mut clock = AckClock::default();
+            let mut led = 0;
+            for n in 1..=100_u64 {
+                let ack_us = n * 4_000;
+                for segment in 0..2 {
+                    clock.on_sent(Timestamp::from_micros(ack_us - lead_us(n) + segment), true);
+                }
+                led += clock.led_by(Timestamp::from_micros(ack_us));
+                clock.on_ack(Timestamp::from_micros(ack_us), n * 2_000, false);
+            }
+            led
+        };
+        let steady = led(|n| 40 + n % 2 * 20);
+        assert!(steady > 120, "{steady}");
+        assert_eq!(led(|n| n * 37 % 4_000), 0, "a pace of their own");
+        assert_eq!(led(|_| 400), 0, "too far apart");
     }
 
     #[test]
