@@ -358,7 +358,9 @@ impl Connection {
     /// What it takes in memory beside its place in the table: asked after every packet.
     #[inline]
     pub(crate) fn held(&self) -> Held {
-        self.parties.iter().flatten().map(ConnectionEnd::held).fold(Held::default(), Held::and)
+        let [low, high] =
+            self.parties.each_ref().map(|end| end.as_ref().map_or_else(Held::default, ConnectionEnd::held));
+        low.and(high)
     }
 
     /// Whether something of it was acknowledged for the first time since this was last asked.
@@ -495,7 +497,10 @@ impl Connection {
     /// Follows opening and closing; what is over ends its transfers and gives its memory back. Returns whether nothing more of it is
     /// counted.
     fn advance_stage(&mut self, segment: &Segment, context: &mut FlowContext<'_>) -> bool {
-        let count = |is: fn(&SeqState) -> bool| self.parties.iter().flatten().filter(|party| is(party.state())).count();
+        let count = |is: fn(&SeqState) -> bool| {
+            let [low, high] = self.parties.each_ref().map(|end| end.as_ref().is_some_and(|end| is(end.state())));
+            usize::from(low) + usize::from(high)
+        };
         let reset = segment.flags.has(Flags::RST);
         self.agreed |= !segment.flags.has(Flags::SYN) && count(SeqState::is_agreed) == 2;
         self.stage = match self.stage {
