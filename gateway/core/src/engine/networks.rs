@@ -152,14 +152,14 @@ impl Engine {
         } else {
             Err(ReportRefused::NotANetwork)
         };
-        self.networks.count_report(outcome);
+        self.networks.reports.count(outcome);
         self.take_network_events();
         outcome
     }
 
     /// What became of reports.
     pub fn report_counts(&self) -> &ReportCounts {
-        self.networks.report_counts()
+        &self.networks.reports
     }
 
     /// Looks at networks that are due, with at most so much work and at most as many as there is room for their events: the

@@ -116,17 +116,13 @@ impl NetworkTable {
         self.tell(slot, |others, own| others.renew(own, now));
         let merged = self.others.as_deref().and_then(|others| others.merged(slot.index()));
         let Some(entry) = self.slots.get_mut(slot) else { return };
-        let by_wire = entry.by_wire(merged, now, &self.config, self.rules.in_force);
-        let forgets = by_wire.is_ok() && entry.reported.is_some();
-        if forgets {
+        let by_wire = entry.by_wire(merged, now, &self.config, self.rule);
+        if by_wire.is_ok() {
             entry.reported = None;
         }
-        let estimate = by_wire.or_else(|why| entry.by_reports(now, &self.config, self.rules.in_force).map_err(|_| why));
+        let estimate = by_wire.or_else(|why| entry.by_reports(now, &self.config, self.rule).map_err(|_| why));
         let event = self.consider_estimate(slot, estimate, now);
         self.events.extend(event);
-        if forgets {
-            self.account(slot);
-        }
     }
 
     /// Whether to announce a network that was evaluated just now, by which event; that counts as announced.
@@ -186,12 +182,14 @@ impl NetworkTable {
     pub(super) fn age(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         entry.record.drop_aged(now, &self.config);
-        entry.drop_aged_reports(now, &self.config);
+        entry.reported.take_if(|reported| {
+            reported.drop_aged(now, &self.config);
+            reported.buckets.is_empty()
+        });
         if entry.traffic.drop_aged(now, &self.config) {
             self.note_change(slot);
         }
         self.tell_and_look(slot, |others, own| others.age(own, now));
-        self.account(slot);
         let (Some(entry), merged) = (self.slots.get(slot), self.merged(slot)) else { return };
         let due = entry.due(merged, now, &self.config);
         let look = entry.considered.map(|at| at.after(entry.sample_look(merged))).filter(|look| *look > now);
@@ -203,6 +201,7 @@ impl NetworkTable {
         } else {
             self.evaluate(slot, now);
         }
+        self.account(slot);
     }
 
     /// Removes a network, with an event if it was announced.
@@ -243,18 +242,14 @@ impl Entry {
     }
 
     fn has_samples(&self, merged: Option<&NetworkRecord>, now: Timestamp, config: &WindowConfig) -> bool {
-        let records = [Some(self.evaluated(merged)), self.reported.as_deref()];
-        records
-            .into_iter()
-            .flatten()
-            .any(|record| record.slice(now, config).contributions.iter().any(|part| part.samples > 0))
+        let mut parts = self.records(merged).flat_map(|record| record.slice(now, config).contributions);
+        parts.any(|part| part.samples > 0)
     }
 
     /// Shortest time between two evaluations for samples.
     pub(super) fn sample_look(&self, merged: Option<&NetworkRecord>) -> Micros {
-        let reported = self.reported.as_ref().map_or(0, |record| record.contributions.len());
-        let contributions = (self.evaluated(merged).contributions.len() + reported) as u64;
-        SAMPLE_LOOK.max(Micros(CONTRIBUTION_LOOK.0.saturating_mul(contributions)))
+        let contributions: usize = self.records(merged).map(|record| record.contributions.len()).sum();
+        SAMPLE_LOOK.max(Micros(CONTRIBUTION_LOOK.0.saturating_mul(contributions as u64)))
     }
 
     /// When the network has to be evaluated next after `now`, without further samples. Never at once again: at the end of time, where a
@@ -262,15 +257,12 @@ impl Entry {
     fn due(&self, merged: Option<&NetworkRecord>, now: Timestamp, config: &WindowConfig) -> Option<Timestamp> {
         let refresh =
             self.announced.filter(|_| self.has_new_samples).map(|announced| announced.at.after(config.refresh));
-        // Just after the age limit, at which an estimate still holds.
-        let of = |record: &NetworkRecord| {
+        let of_records = self.records(merged).flat_map(|record| {
+            // Just after the age limit, at which an estimate still holds.
             let expires = record.newest_sample.map(|newest| newest.after(config.max_age).after(Micros(1)));
             [record.next_aged(config), expires.filter(|_| self.announced.is_some())]
-        };
-        let [aged, expires] = of(self.evaluated(merged));
-        let [reported_aged, reported_expires] = self.reported.as_deref().map_or([None; 2], of);
-        let all = [aged, expires, self.traffic.next_aged(config), refresh, reported_aged, reported_expires];
+        });
         // What is over for one record hides no moment of another one.
-        all.into_iter().flatten().filter(|due| *due > now).min()
+        of_records.chain([self.traffic.next_aged(config), refresh]).flatten().filter(|due| *due > now).min()
     }
 }

@@ -19,7 +19,9 @@ pub mod traffic;
 pub(crate) mod twin;
 pub mod view;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::iter;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -37,7 +39,6 @@ use self::recent::Recent;
 use self::reported::ReportCounts;
 use self::slots::{Slot, Slots};
 use self::traffic::TrafficRing;
-use self::view::Rules;
 use crate::config::WindowConfig;
 use crate::counters::Ignored;
 use crate::estimate::{self, Known, NoEstimate, Rule};
@@ -59,7 +60,9 @@ use crate::window::record::NetworkRecord;
 #[derive(Debug)]
 pub struct NetworkTable {
     config: WindowConfig,
-    rules: Rules,
+    rule: &'static dyn Rule,
+    /// Those whose answers each view shows beside that rule's.
+    compared: Vec<RuleKind>,
     slots: Slots,
     changes: Changes,
     recent: Recent,
@@ -74,7 +77,8 @@ pub struct NetworkTable {
     memory: Account,
     others: Option<Box<dyn OtherGateways>>,
     hash_seed: u64,
-    reports: ReportCounts,
+    /// What became of reports.
+    pub(crate) reports: ReportCounts,
 }
 
 /// One network in the table.
@@ -100,6 +104,15 @@ struct Entry {
     reported: Option<Box<NetworkRecord>>,
 }
 
+/// What an estimate is made of.
+#[derive(Clone, Copy, Debug)]
+enum Evidence<'a> {
+    /// What packets show: the entry's record, or this one, which has what other gateways saw too.
+    Wire(Option<&'a NetworkRecord>),
+    /// What hosts report.
+    Reports,
+}
+
 impl NetworkTable {
     /// An empty table for at most `limit` networks. `hash_seed` keeps outsiders from aiming networks at one place of it;
     /// no answer depends on it.
@@ -111,7 +124,8 @@ impl NetworkTable {
     pub fn with_rule(config: WindowConfig, limit: NonZeroUsize, rule: &'static dyn Rule, hash_seed: u64) -> Self {
         Self {
             config,
-            rules: Rules { in_force: rule, compared: Vec::new() },
+            rule,
+            compared: Vec::new(),
             slots: Slots::new(limit, hash_seed),
             // As many again for removed networks, which the store has to remove too.
             changes: Changes::new(limit.get().saturating_mul(2)),
@@ -144,7 +158,7 @@ impl NetworkTable {
     /// The same with the answers of other rules in each view, never in events.
     #[must_use]
     pub fn comparing(mut self, rules: &[RuleKind]) -> Self {
-        self.rules.compared = rules.to_vec();
+        self.compared = rules.to_vec();
         self
     }
 
@@ -172,41 +186,38 @@ impl NetworkTable {
     /// Takes a window sample or a lower bound of a connection; of those like it, this part is followed.
     pub(crate) fn add_sampled(&mut self, sample: &WindowSample, rate: SampleRate) {
         self.recent.note(sample);
-        // A copy costs as much as a small record's whole addition.
-        let named;
-        let sample = if self.others.is_some() {
-            named = WindowSample { remote: self.known_as(sample.remote), ..*sample };
-            &named
-        } else {
-            sample
-        };
         let Some(slot) = self.slot(sample.network, sample.at) else { return };
-        let (config, rule) = (&self.config, self.rules.in_force);
-        let end;
-        let sample = if sample.reason == SampleReason::EndSlowStart && rule.reads_slow_start_ends() {
-            end = WindowSample { reason: SampleReason::End, ..*sample };
-            &end
-        } else {
-            sample
-        };
+        // A copy costs as much as a small record's whole addition.
+        let mut sample = Cow::Borrowed(sample);
+        if let Some(others) = &self.others {
+            sample.to_mut().remote = others.pseudonym(sample.remote);
+        }
+        let reason = self.read_as(sample.reason);
+        if reason != sample.reason {
+            sample.to_mut().reason = reason;
+        }
+        let (sample, config) = (&*sample, &self.config);
         let merged = self.others.as_deref().and_then(|others| others.merged(slot.index()));
         let Some(entry) = self.slots.get_mut(slot) else { return };
-        let shared = if sample.reason.is_lower_bound() {
-            entry.record.add(sample, sample.window, config)
-        } else {
-            let admitted = rule.admit(sample, &entry.known(sample, merged, config, rule));
-            if admitted.raised {
-                entry.record.raised = Some(sample.at);
-            }
+        let shared = entry.add(sample, Evidence::Wire(merged), config, self.rule);
+        if !sample.reason.is_lower_bound() {
             entry.has_new_samples = true;
             entry.parallel.sampled(sample.at, config.bucket, rate.weight());
-            entry.record.add(sample, admitted.window, config)
-        };
+        }
         self.shared += u64::from(shared);
         self.note_change(slot);
         self.tell(slot, OtherGateways::add);
         self.consider_sample(slot, sample);
         self.account(slot);
+    }
+
+    /// What a sample counts as: some rules read the end of a slow start like any other.
+    fn read_as(&self, reason: SampleReason) -> SampleReason {
+        if reason == SampleReason::EndSlowStart && self.rule.reads_slow_start_ends() {
+            SampleReason::End
+        } else {
+            reason
+        }
     }
 
     /// Takes round-trip times to an address of the network, and round trips of its sender by what limited them. Cheap: the
@@ -264,7 +275,7 @@ impl NetworkTable {
     /// Outcomes move no estimate and leave for no other gateway. Data that nobody acknowledges displaces no network: alone, they
     /// make an entry only while half of the table is free.
     fn count(&mut self, network: Network, at: Timestamp, add: impl FnOnce(&mut BucketOutcomes)) {
-        if self.slots.find(network).is_none() && self.slots.is_half_full() {
+        if !self.has_place_to_spare(network) {
             return;
         }
         let Some(slot) = self.slot(network, at) else { return };
@@ -407,7 +418,7 @@ impl NetworkTable {
                 self.evicted += 1;
                 self.remove(self.first_to_go().unwrap_or(oldest), Withdrawal::Evicted);
             }
-            let slot = self.slots.insert(Entry::new(network, self.config.bucket))?;
+            let slot = self.entered(network)?;
             self.tell(slot, |others, own| others.open(own, at));
             return Some(slot);
         };
@@ -417,6 +428,17 @@ impl NetworkTable {
             self.tell(slot, |others, own| others.open(own, at));
         }
         Some(slot)
+    }
+
+    /// The place of a network, new where it has to be; none where the table is full.
+    fn entered(&mut self, network: Network) -> Option<Slot> {
+        let known = self.slots.find(network);
+        known.or_else(|| self.slots.insert(Entry::new(network, self.config.bucket)))
+    }
+
+    /// Whether a network has an entry, or may have one that displaces no other.
+    fn has_place_to_spare(&self, network: Network) -> bool {
+        self.slots.find(network).is_some() || !self.slots.is_half_full()
     }
 
     fn with_record<T>(
@@ -441,9 +463,9 @@ impl NetworkTable {
     fn account(&mut self, slot: Slot) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let openings = entry.openings.as_ref().map_or(0, |openings| openings.held_bytes());
+        let reported = entry.reported.as_ref().map_or(0, |record| size_of::<NetworkRecord>() + record.held_bytes());
         let foreign = self.others.as_ref().map_or(0, |others| others.held_bytes(slot.index()));
-        let beside = openings + foreign + entry.reported_bytes();
-        let held = number(entry.record.held_bytes() + entry.traffic.held_bytes() + beside);
+        let held = number(entry.record.held_bytes() + entry.traffic.held_bytes() + openings + reported + foreign);
         if held == entry.held {
             return;
         }
@@ -525,19 +547,36 @@ impl Entry {
         self.openings.as_ref()?.opening(now)
     }
 
-    /// What the rule may know before it admits `sample`.
-    fn known(
-        &self,
-        sample: &WindowSample,
-        merged: Option<&NetworkRecord>,
-        config: &WindowConfig,
-        rule: &dyn Rule,
-    ) -> Known {
+    /// The records that its estimate may be made of.
+    fn records<'a>(&'a self, merged: Option<&'a NetworkRecord>) -> impl Iterator<Item = &'a NetworkRecord> {
+        iter::once(self.evaluated(merged)).chain(self.reported.as_deref())
+    }
+
+    /// Adds a sample as the rule admits it, or a lower bound. Returns whether it had to share the place of another connection.
+    fn add(&mut self, sample: &WindowSample, to: Evidence<'_>, config: &WindowConfig, rule: &dyn Rule) -> bool {
+        let is_sample = !sample.reason.is_lower_bound();
+        let admitted = is_sample.then(|| rule.admit(sample, &self.known(sample, to, config, rule)));
+        let record = match to {
+            Evidence::Wire(_) => &mut self.record,
+            Evidence::Reports => self.reported.get_or_insert_with(|| Box::new(NetworkRecord::new(config.bucket))),
+        };
+        if admitted.is_some_and(|admitted| admitted.raised) {
+            record.raised = Some(sample.at);
+        }
+        record.add(sample, admitted.map_or(sample.window, |admitted| admitted.window), config)
+    }
+
+    /// What the rule may know before it admits `sample`, by that evidence alone.
+    fn known(&self, sample: &WindowSample, by: Evidence<'_>, config: &WindowConfig, rule: &dyn Rule) -> Known {
         // Only advised samples can be raised, so only they are worth an evaluation.
         if !sample.advised {
             return Known::default();
         }
-        let (estimate, record) = (self.by_wire(merged, sample.at, config, rule).ok(), self.evaluated(merged));
+        let (estimate, record) = match by {
+            Evidence::Wire(merged) => (self.by_wire(merged, sample.at, config, rule), Some(self.evaluated(merged))),
+            Evidence::Reports => (self.by_reports(sample.at, config, rule), self.reported.as_deref()),
+        };
+        let (Some(record), estimate) = (record, estimate.ok()) else { return Known::default() };
         Known {
             share: estimate.as_ref().map(|estimate| estimate.share),
             rtt: estimate.and_then(|estimate| estimate.rtt_mean),

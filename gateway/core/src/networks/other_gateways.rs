@@ -155,10 +155,7 @@ impl NetworkTable {
         take: impl FnOnce(&mut T, OwnNetwork<'_>) -> Result<bool, E>,
     ) -> Option<Result<(), E>> {
         self.others::<T>()?;
-        let slot = match self.slots.find(network) {
-            Some(slot) => slot,
-            None => self.slots.insert(Entry::new(network, self.config.bucket))?,
-        };
+        let slot = self.entered(network)?;
         self.dirty = true;
         let own = self.slots.own(slot)?;
         let others = (self.others.as_deref_mut()? as &mut dyn Any).downcast_mut()?;

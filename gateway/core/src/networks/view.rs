@@ -2,26 +2,17 @@
 //!
 //! A value: it does not age by itself, so moments are kept rather than ages.
 
-use spand_proto::estimate::{Estimate, Mark, RuleKind};
+use spand_proto::estimate::{Estimate, Mark};
 use spand_proto::network::Network;
 use spand_proto::no_estimate::{Explanation, Outcomes, Reason};
 use spand_proto::units::{Micros, Timestamp};
 
+use super::NetworkTable;
 use super::reported::ReportedView;
 use super::slots::Slot;
 use super::traffic::NetworkTraffic;
-use super::{Entry, NetworkTable, Seen};
-use crate::config::WindowConfig;
-use crate::estimate::{self, AddressShare, Compared, Counts, NoEstimate, Rule};
+use crate::estimate::{self, AddressShare, Compared, Counts, NoEstimate};
 use crate::types::{Flows, LimitCounts, SampleRate};
-use crate::window::record::NetworkRecord;
-
-/// The rule in force, and those whose answers are shown beside it.
-#[derive(Debug)]
-pub(super) struct Rules {
-    pub(super) in_force: &'static dyn Rule,
-    pub(super) compared: Vec<RuleKind>,
-}
 
 /// What the window of a network holds, with the estimate made of it or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,54 +64,6 @@ pub struct NetworkView {
 }
 
 impl NetworkView {
-    /// The view of a network at `now`; `None` if the window has nothing of it.
-    pub(super) fn of(
-        entry: &Entry,
-        record: &NetworkRecord,
-        (seen, parallel_here, outcomes, traffic, reported): (Seen, u32, Outcomes, NetworkTraffic, Option<ReportedView>),
-        now: Timestamp,
-        config: &WindowConfig,
-        rules: &Rules,
-    ) -> Option<Self> {
-        let slice = record.slice(now, config);
-        if slice.buckets.is_empty() && traffic.window == Flows::default() && reported.is_none() {
-            return None;
-        }
-        let counts = Counts::of(slice);
-        let known = (record, &entry.delivery, entry.opening(now));
-        let estimate = estimate::of_counted(entry.network, known, (slice, &counts), now, config, rules.in_force);
-        let (rtt_min, rtt_mean) = match &estimate {
-            Ok(estimate) => (estimate.rtt_min, estimate.rtt_mean),
-            Err(_) => (slice.rtt().min, slice.rtt_mean()),
-        };
-        let differ = estimate.as_ref().ok().filter(|estimate| estimate.mark == Some(Mark::AddressesDiffer));
-        let addresses = differ.map(|of| estimate::address_shares(slice, of.share)).unwrap_or_default();
-        let opening = |kind| entry.openings.as_ref()?.compared(kind, now);
-        Some(Self {
-            network: entry.network,
-            why_not: estimate.as_ref().err().copied(),
-            estimate: estimate.ok(),
-            rtt_min,
-            rtt_mean,
-            samples: counts.samples,
-            lower_bounds: counts.lower_bounds,
-            connections: counts.connections_in_all,
-            losses: slice.losses(),
-            limits: slice.limits(),
-            parallel: seen.parallel,
-            parallel_at_samples: seen.parallel_at_samples,
-            parallel_here,
-            followed: seen.followed,
-            outcomes,
-            traffic,
-            needed: (config.min_samples, config.min_connections),
-            compared: rules.compared.iter().map(|kind| Compared::of(*kind, slice, opening(*kind))).collect(),
-            addresses,
-            newest: record.newest.max(reported.map(|reported| reported.newest)),
-            reported,
-        })
-    }
-
     /// Why there is no estimate, with the figures; `None` where there is one.
     pub fn no_estimate(&self) -> Option<Explanation> {
         let reason = match self.why_not? {
@@ -148,10 +91,8 @@ impl NetworkTable {
     pub fn estimate(&self, network: Network, now: Timestamp) -> Option<Estimate> {
         let slot = self.slots.find(network)?;
         let (entry, merged) = (self.slots.get(slot)?, self.merged_at(slot, now));
-        match entry.by_wire(merged.as_deref(), now, &self.config, self.rules.in_force) {
-            Ok(estimate) => Some(estimate),
-            Err(_) => entry.by_reports(now, &self.config, self.rules.in_force).ok(),
-        }
+        let by_wire = entry.by_wire(merged.as_deref(), now, &self.config, self.rule);
+        by_wire.or_else(|_| entry.by_reports(now, &self.config, self.rule)).ok()
     }
 
     /// The view of a network at `now`; `None` if the window has nothing of it.
@@ -168,31 +109,57 @@ impl NetworkTable {
 
     /// The view of an entry at `now`; `None` if the window has nothing of it.
     pub(super) fn view_of(&self, slot: Slot, now: Timestamp) -> Option<NetworkView> {
+        let (config, rule) = (&self.config, self.rule);
         let (entry, merged) = (self.slots.get(slot)?, self.merged_at(slot, now));
         let record = entry.evaluated(merged.as_deref());
+        let slice = record.slice(now, config);
+        let counts = Counts::of(slice);
+        let known = (record, &entry.delivery, entry.opening(now));
+        let by_wire = estimate::of_counted(entry.network, known, (slice, &counts), now, config, rule);
+        let differ = by_wire.as_ref().ok().filter(|estimate| estimate.mark == Some(Mark::AddressesDiffer));
+        let addresses = differ.map(|of| estimate::address_shares(slice, of.share)).unwrap_or_default();
+        let by_wire = by_wire.map(|estimate| entry.bounded(estimate, merged.as_deref(), now, config, rule));
+        let by_reports = if by_wire.is_err() { entry.by_reports(now, config, rule).ok() } else { None };
+        let reported = entry.reported.as_deref();
+        let reported = reported.and_then(|record| ReportedView::of(record, by_reports.is_some(), now, config));
+        let traffic = entry.traffic.view(now, config);
+        if slice.buckets.is_empty() && traffic.window == Flows::default() && reported.is_none() {
+            return None;
+        }
+        let estimate = by_reports.map_or(by_wire, Ok);
+        let (rtt_min, rtt_mean) = match &estimate {
+            Ok(estimate) => (estimate.rtt_min, estimate.rtt_mean),
+            Err(_) => (slice.rtt().min, slice.rtt_mean()),
+        };
         let own = entry.own(slot);
-        let (seen, here) = self.others.as_ref().and_then(|others| others.seen(own, now)).unwrap_or_else(|| {
-            let alone = own.seen(now, &self.config);
-            (alone, alone.parallel.min(alone.parallel_at_samples))
-        });
-        let outcomes = entry.record.slice(now, &self.config).outcomes();
-        let traffic = entry.traffic.view(now, &self.config);
-        let reported = entry.reported_view(now, &self.config);
-        let view =
-            NetworkView::of(entry, record, (seen, here, outcomes, traffic, reported), now, &self.config, &self.rules)?;
-        let by_wire = view.estimate.clone().map(|estimate| (estimate, view.reported));
-        let bounded = |estimate| entry.bounded(estimate, merged.as_deref(), now, &self.config, self.rules.in_force);
-        let by_wire = by_wire.map(|(estimate, reported)| (bounded(estimate), reported));
-        let in_force = by_wire.or_else(|| {
-            let estimate = entry.by_reports(now, &self.config, self.rules.in_force).ok()?;
-            Some((estimate, view.reported.map(|reported| ReportedView { in_force: true, ..reported })))
-        });
-        Some(match in_force {
-            Some((estimate, reported)) => {
-                let (rtt_min, rtt_mean) = (estimate.rtt_min, estimate.rtt_mean);
-                NetworkView { estimate: Some(estimate), why_not: None, rtt_min, rtt_mean, reported, ..view }
-            }
-            None => view,
+        let (seen, parallel_here) =
+            self.others.as_ref().and_then(|others| others.seen(own, now)).unwrap_or_else(|| {
+                let alone = own.seen(now, config);
+                (alone, alone.parallel.min(alone.parallel_at_samples))
+            });
+        let opening = |kind| entry.openings.as_ref()?.compared(kind, now);
+        Some(NetworkView {
+            network: entry.network,
+            why_not: estimate.as_ref().err().copied(),
+            estimate: estimate.ok(),
+            rtt_min,
+            rtt_mean,
+            samples: counts.samples,
+            lower_bounds: counts.lower_bounds,
+            connections: counts.connections_in_all,
+            losses: slice.losses(),
+            limits: slice.limits(),
+            parallel: seen.parallel,
+            parallel_at_samples: seen.parallel_at_samples,
+            parallel_here,
+            followed: seen.followed,
+            outcomes: entry.record.slice(now, config).outcomes(),
+            traffic,
+            needed: (config.min_samples, config.min_connections),
+            compared: self.compared.iter().map(|kind| Compared::of(*kind, slice, opening(*kind))).collect(),
+            addresses,
+            newest: record.newest.max(reported.map(|reported| reported.newest)),
+            reported,
         })
     }
 }

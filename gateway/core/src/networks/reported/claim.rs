@@ -1,10 +1,15 @@
 //! What the report of a QUIC connection shows of its network's share, as far as it can be true.
 
+use std::hash::BuildHasher;
+use std::net::Ipv6Addr;
+
+use spand_proto::network::Network;
 use spand_proto::report::{ConnectionReport, LimitedBy, Transport};
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 use strum::{IntoStaticStr, VariantArray};
 
-use crate::types::SampleReason;
+use crate::hash::SeededState;
+use crate::types::{ConnectionId, SampleReason, WindowSample};
 
 /// The report of a connection that ended, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,46 +68,43 @@ const MSS: std::ops::RangeInclusive<u64> = 1_000..=65_527;
 /// The largest window that is believed: 10 Gbit/s over a round trip of 50 ms.
 const LARGEST_WINDOW: Bytes = Bytes(64 << 20);
 
-/// What a report gives.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Claim {
-    pub(super) window: Window,
-    pub(super) reason: SampleReason,
-    pub(super) mss: Bytes,
-    pub(super) rtt: Micros,
-    pub(super) rtt_min: Micros,
-    pub(super) advised: bool,
-}
-
-impl Claim {
-    /// Of the report of a connection that ended so long before now.
-    pub(super) fn of(report: &ConnectionReport, ago: Micros) -> Result<Self, ReportRefused> {
-        if report.transport != Transport::Quic {
-            return Err(ReportRefused::Tcp);
-        }
-        if ago > LONGEST_AGO {
-            return Err(ReportRefused::Old);
-        }
-        let believed = |rtt: &Micros| rtt.0 > 0 && *rtt <= LONGEST_RTT;
-        let rtt = report.srtt.filter(believed).ok_or(ReportRefused::NoRtt)?;
-        let rtt_min = report.rtt_min.unwrap_or(rtt).min(rtt);
-        if !believed(&rtt_min) {
-            return Err(ReportRefused::NoRtt);
-        }
-        let mss = report.mss.filter(|mss| MSS.contains(&mss.0)).ok_or(ReportRefused::NoMss)?;
-        if report.loss_window.is_some() && report.congestion_events == 0 {
-            return Err(ReportRefused::Unsound);
-        }
-        let (reason, bytes) = shown(report, mss)?;
-        Ok(Self {
-            window: Window::from_bytes(bytes).ok_or(ReportRefused::Unsound)?,
-            reason,
-            mss,
-            rtt,
-            rtt_min,
-            advised: report.advised.is_some(),
-        })
+/// The sample or lower bound that a report gives at `now`, with the newest and the smallest round-trip time.
+pub(super) fn sample(
+    network: Network,
+    &ReportedConnection { reporter, arrived, report }: &ReportedConnection,
+    now: Timestamp,
+    hash: SeededState,
+) -> Result<WindowSample, ReportRefused> {
+    if report.transport != Transport::Quic {
+        return Err(ReportRefused::Tcp);
     }
+    let at = arrived.before(report.ended_ago).min(now);
+    if now.since(at) > LONGEST_AGO {
+        return Err(ReportRefused::Old);
+    }
+    let believed = |rtt: &Micros| rtt.0 > 0 && *rtt <= LONGEST_RTT;
+    let rtt = report.srtt.filter(believed).ok_or(ReportRefused::NoRtt)?;
+    let rtt_min = Some(report.rtt_min.unwrap_or(rtt).min(rtt)).filter(believed).ok_or(ReportRefused::NoRtt)?;
+    let mss = report.mss.filter(|mss| MSS.contains(&mss.0)).ok_or(ReportRefused::NoMss)?;
+    if report.loss_window.is_some() && report.congestion_events == 0 {
+        return Err(ReportRefused::Unsound);
+    }
+    let (reason, bytes) = shown(&report, mss)?;
+    Ok(WindowSample {
+        at,
+        network,
+        // The reporter's number stands where a sample has an address, and the address where it has a connection.
+        remote: Ipv6Addr::from_bits(reporter.into()).into(),
+        connection: ConnectionId(hash.hash_one(report.remote.ip()) >> 2),
+        window: Window::from_bytes(bytes).ok_or(ReportRefused::Unsound)?,
+        mss,
+        reason,
+        reduced_before: false,
+        transfer: Bytes(0),
+        advised: report.advised.is_some(),
+        rtt_min: Some(rtt_min),
+        rtt: Some(rtt),
+    })
 }
 
 /// Which sample the report gives (`docs/definitions.md`, "Samples"), and its bytes.
@@ -145,6 +147,8 @@ mod tests {
 
     use super::*;
 
+    const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
     fn report() -> ConnectionReport {
         ConnectionReport {
             host: ([10, 0, 0, 1], 443).into(),
@@ -173,9 +177,10 @@ mod tests {
     }
 
     fn of(change: impl FnOnce(&mut ConnectionReport)) -> Result<(SampleReason, f64), ReportRefused> {
-        let mut report = report();
-        change(&mut report);
-        Claim::of(&report, report.ended_ago).map(|claim| (claim.reason, claim.window.bytes()))
+        let mut reported = ReportedConnection { reporter: 1, arrived: NOW, report: report() };
+        change(&mut reported.report);
+        let network = "192.0.2.0/24".parse().unwrap();
+        sample(network, &reported, NOW, SeededState(7)).map(|sample| (sample.reason, sample.window.bytes()))
     }
 
     /// Without a congestion event.

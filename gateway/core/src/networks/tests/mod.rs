@@ -24,7 +24,7 @@ fn end(n: u8, at: Timestamp, segments: f64, connection: u64) -> WindowSample {
 }
 
 fn events(table: &mut NetworkTable) -> Vec<NetworkEvent> {
-    std::iter::from_fn(|| table.poll_event()).collect()
+    iter::from_fn(|| table.poll_event()).collect()
 }
 
 const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);

@@ -102,6 +102,24 @@ fn reports_alone_need_three_samples_of_two_remote_addresses() {
 }
 
 #[test]
+fn an_advised_start_that_ends_low_holds_the_share_of_reports_as_on_the_wire() {
+    let share = |advised: Option<Segments>| {
+        let mut table = robust(10);
+        for host in 1..=8 {
+            let is_low = host > 4;
+            let mut ended = lost(host, u8::try_from(host).unwrap(), 0.0, START);
+            (ended.report.loss_window, ended.report.congestion_events) = (None, 0);
+            ended.report.end_window = Some(Bytes(if is_low { 12_000 } else { 48_000 }));
+            ended.report.advised = advised.filter(|_| is_low);
+            table.take_reported(network(1), &ended, START).unwrap();
+        }
+        share(&table, START)
+    };
+    assert_near(share(Some(Segments(40))), 40.0);
+    assert!(share(None) < 35.0);
+}
+
+#[test]
 fn a_lying_host_moves_a_network_that_five_honest_ones_report_by_at_most_a_tenth() {
     let honest: Vec<_> = (1..=5).map(|host| (host, 40.0)).collect();
     let mut table = robust(10);
