@@ -175,8 +175,8 @@ fn assert_in_order(folder: &str, path: &str, order: &[&str], least: usize) {
     let root = workspace().join(folder);
     let (mut seen, mut imports) = (BTreeSet::new(), 0);
     for file in rust_files(&root) {
-        let name = file.strip_prefix(&root).unwrap().with_extension("");
-        let parts: Vec<_> = name.iter().map(|part| part.to_str().unwrap()).collect();
+        let name = file.strip_prefix(&root).expect("a file of it").with_extension("");
+        let parts: Vec<_> = name.iter().map(|part| part.to_str().expect("a name in ASCII")).collect();
         if parts == ["lib"] || parts == ["mod"] || parts.contains(&"tests") {
             continue;
         }
@@ -188,7 +188,7 @@ fn assert_in_order(folder: &str, path: &str, order: &[&str], least: usize) {
         };
         let own = place(parts[0]);
         seen.insert(own);
-        let text = fs::read_to_string(&file).unwrap();
+        let text = fs::read_to_string(&file).expect("a source");
         let depth = parts.iter().filter(|part| **part != "mod").count();
         for module in modules_named(&text, path, depth) {
             let name = name.display();

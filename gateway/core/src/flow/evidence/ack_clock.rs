@@ -67,9 +67,9 @@ struct Lead {
     /// When the first full-sized segment passed since the last acknowledgement, the low half in microseconds.
     first_us: u32,
     /// How many passed.
-    segments: u16,
+    segments: u8,
     /// How long before an acknowledgement the first one passed, smoothed.
-    mean_us: u32,
+    mean_us: u16,
     /// Acknowledgements that came so long after some; half of them after one that did not.
     steady: u8,
 }
@@ -83,17 +83,16 @@ impl Lead {
     }
 
     /// An acknowledgement passes; the usual distance of two is `gap_us`. Returns the segments before it that it released, if any.
-    fn on_ack(&mut self, at_us: u32, gap_us: u32) -> u16 {
+    fn on_ack(&mut self, at_us: u32, gap_us: u32) -> u8 {
         let segments = std::mem::take(&mut self.segments);
         if segments == 0 {
             return 0;
         }
-        let lead_us = at_us.wrapping_sub(self.first_us);
-        let steady = lead_us.abs_diff(self.mean_us) <= LEAD_JITTER_US.min(gap_us / 16);
+        let lead_us = u16::try_from(at_us.wrapping_sub(self.first_us)).unwrap_or(u16::MAX);
+        let steady = u32::from(lead_us.abs_diff(self.mean_us)) <= LEAD_JITTER_US.min(gap_us / 16);
         self.steady = if steady { self.steady.saturating_add(1) } else { self.steady / 2 };
-        self.mean_us =
-            if self.steady == 0 { lead_us } else { low_half((u64::from(self.mean_us) * 7 + u64::from(lead_us)) / 8) };
-        if steady && self.steady >= LEADS_SHOWN && self.mean_us <= (gap_us / 8).min(LEAD_MOST_US) {
+        self.mean_us = if self.steady == 0 { lead_us } else { self.mean_us - self.mean_us / 8 + lead_us / 8 };
+        if steady && self.steady >= LEADS_SHOWN && u32::from(self.mean_us) <= (gap_us / 8).min(LEAD_MOST_US) {
             segments
         } else {
             0
@@ -171,7 +170,7 @@ impl AckClock {
     }
 
     /// The segments before this acknowledgement that it released, where they lead steadily: from then on the tap is beside the sender.
-    pub(super) fn led_by(&mut self, at: Timestamp) -> u16 {
+    pub(super) fn led_by(&mut self, at: Timestamp) -> u8 {
         let segments = self.lead.on_ack(low_half(at.0 / 1_000), self.train_gap_us);
         if segments > 0 {
             self.reaction = MaybeMicros::some(Micros(0));
@@ -334,7 +333,7 @@ mod tests {
                 for segment in 0..2 {
                     clock.on_sent(Timestamp::from_micros(ack_us - lead_us(n) + segment), true);
                 }
-                led += clock.led_by(Timestamp::from_micros(ack_us));
+                led += u32::from(clock.led_by(Timestamp::from_micros(ack_us)));
                 clock.on_ack(Timestamp::from_micros(ack_us), n * 2_000, false);
             }
             led

@@ -162,7 +162,7 @@ impl Evidence {
 
     fn clock_ack(&mut self, at: Timestamp) {
         let led = self.clock.led_by(at);
-        self.rounds.current.clocked = self.rounds.current.clocked.saturating_add(led);
+        self.rounds.current.clocked = self.rounds.current.clocked.saturating_add(led.into());
         self.clock.arrive(at);
         let ends_flight = std::mem::take(&mut self.first_flight) && !self.rounds.dry;
         self.clock.on_ack(at, self.delivered_bytes, ends_flight);
