@@ -190,25 +190,6 @@ impl SharedNetworks {
         Cell::of(own.record, index, of_own, own.seen(now, &self.config), now)
     }
 
-    /// A cell of the open bucket leaves, now or as soon as one may: then that moment is returned.
-    fn send_early(&mut self, own: OwnNetwork<'_>, now: Timestamp) -> Option<Timestamp> {
-        let shared = self.get(own.place).filter(|shared| shared.fresh)?;
-        let next = shared.early.map(|early| early.after(EARLY)).filter(|next| *next > now);
-        let newest = own.record.buckets.last().map(|bucket| bucket.index);
-        let cell = if next.is_some() { None } else { newest.and_then(|index| self.cell(own, index, now)) };
-        if cell.as_ref().is_some_and(|cell| !is_wanted(own, cell)) {
-            return None;
-        }
-        let shared = shared_mut(&mut self.networks, own.place)?;
-        shared.wants_early = next.is_some();
-        if let Some(cell) = cell {
-            (shared.early, shared.fresh) = (Some(now), false);
-            self.counts.early += 1;
-            self.send(own.network, cell);
-        }
-        next
-    }
-
     /// Forgets what left and came of buckets that have left the window.
     fn forget_aged(&mut self, now: Timestamp) {
         let current = now.0 / bucket_nanos(self.config.bucket);
@@ -305,8 +286,23 @@ impl OtherGateways for SharedNetworks {
         }
     }
 
+    /// A cell of the open bucket leaves, now or as soon as one may: then that moment is returned.
     fn announce(&mut self, own: OwnNetwork<'_>, now: Timestamp) -> Option<Timestamp> {
-        self.send_early(own, now)
+        let shared = self.get(own.place).filter(|shared| shared.fresh)?;
+        let next = shared.early.map(|early| early.after(EARLY)).filter(|next| *next > now);
+        let newest = own.record.buckets.last().map(|bucket| bucket.index);
+        let cell = if next.is_some() { None } else { newest.and_then(|index| self.cell(own, index, now)) };
+        if cell.as_ref().is_some_and(|cell| !is_wanted(own, cell)) {
+            return None;
+        }
+        let shared = shared_mut(&mut self.networks, own.place)?;
+        shared.wants_early = next.is_some();
+        if let Some(cell) = cell {
+            (shared.early, shared.fresh) = (Some(now), false);
+            self.counts.early += 1;
+            self.send(own.network, cell);
+        }
+        next
     }
 
     fn age(&mut self, own: OwnNetwork<'_>, now: Timestamp) -> Option<Timestamp> {
@@ -323,7 +319,7 @@ impl OtherGateways for SharedNetworks {
                 self.foreign_only.insert((newest, own.network));
             }
         }
-        if shared.wants_early { self.send_early(own, now) } else { None }
+        if shared.wants_early { self.announce(own, now) } else { None }
     }
 
     fn close_over<'a>(

@@ -116,7 +116,7 @@ impl Engine {
 
     /// Samples dropped before they were taken: at most 4,096 wait.
     pub fn samples_dropped(&self) -> u64 {
-        self.networks.samples_dropped()
+        self.networks.recent.dropped
     }
 
     /// From the store: gives a network its record back, as far as it has not aged at `now`. For the start, before the

@@ -94,19 +94,18 @@ impl Values {
 
     /// Whether the share, the round-trip time, the threshold or what the empty path holds is off by at least the part `change` of these, or another loss began since.
     fn moved_to(&self, now: &Self, change: f64) -> bool {
-        let off = |announced: f64, now: f64| {
-            (now - announced).abs() >= change * announced && now.to_bits() != announced.to_bits()
+        let off = |(announced, now): (Option<f64>, Option<f64>)| match (announced, now) {
+            (Some(announced), Some(now)) => {
+                (now - announced).abs() >= change * announced && now.to_bits() != announced.to_bits()
+            }
+            (announced, now) => announced.is_some() != now.is_some(),
         };
-        let rtt_moved = match (self.rtt, now.rtt) {
-            (Some(announced), Some(now)) => off(announced.0 as f64, now.0 as f64),
-            (announced, now) => announced != now,
-        };
-        let threshold_moved = match (self.threshold, now.threshold) {
-            (Some(announced), Some(now)) => off(announced.bytes(), now.bytes()),
-            (announced, now) => announced != now,
-        };
-        let bdp_moved = off(self.bdp.into(), now.bdp.into());
-        rtt_moved || threshold_moved || bdp_moved || self.lost != now.lost || off(self.share.bytes(), now.share.bytes())
+        self.lost != now.lost || self.measured().into_iter().zip(now.measured()).any(off)
+    }
+
+    fn measured(&self) -> [Option<f64>; 4] {
+        let rtt = self.rtt.map(|rtt| rtt.0 as f64);
+        [Some(self.share.bytes()), rtt, self.threshold.map(Window::bytes), Some(self.bdp.into())]
     }
 }
 
@@ -116,11 +115,11 @@ impl NetworkTable {
         self.tell(slot, |others, own| others.renew(own, now));
         let merged = self.others.as_deref().and_then(|others| others.merged(slot.index()));
         let Some(entry) = self.slots.get_mut(slot) else { return };
-        let by_wire = entry.by_wire(merged, now, &self.config, self.rule);
+        let by_wire = entry.by_wire(merged, now, &self.method);
         if by_wire.is_ok() {
             entry.reported = None;
         }
-        let estimate = by_wire.or_else(|why| entry.by_reports(now, &self.config, self.rule).map_err(|_| why));
+        let estimate = by_wire.or_else(|why| entry.by_reports(now, &self.method).map_err(|_| why));
         let event = self.consider_estimate(slot, estimate, now);
         self.events.extend(event);
     }
@@ -136,18 +135,19 @@ impl NetworkTable {
         let entry = self.slots.get_mut(slot)?;
         entry.considered = Some(now);
         let event = match estimate {
-            Ok(estimate) => entry.announce(estimate, now, &self.config),
+            Ok(estimate) => entry.announce(estimate, now, &self.method.config),
             Err(NoEstimate::TooFewSamples | NoEstimate::TooFewConnections)
-                if entry.has_samples(merged, now, &self.config) =>
+                if entry.has_samples(merged, now, &self.method.config) =>
             {
                 entry.withdraw(Withdrawal::TooFew)
             }
             Err(_) => entry.withdraw(Withdrawal::Expired),
         };
-        if let Some(due) = self.slots.get(slot).and_then(|entry| entry.due(merged, now, &self.config)) {
+        let (due, is_announced) = (entry.next_due(merged, now, &self.method.config), entry.announced.is_some());
+        if let Some(due) = due {
             self.slots.due_by(slot, due);
         }
-        if event.is_some() || self.slots.get(slot).is_some_and(|entry| entry.announced.is_none()) {
+        if event.is_some() || !is_announced {
             self.tell_and_look(slot, |others, own| others.announce(own, now));
         }
         event
@@ -181,17 +181,17 @@ impl NetworkTable {
     /// Looks at a network that is due.
     pub(super) fn age(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
-        entry.record.drop_aged(now, &self.config);
+        entry.record.drop_aged(now, &self.method.config);
         entry.reported.take_if(|reported| {
-            reported.drop_aged(now, &self.config);
+            reported.drop_aged(now, &self.method.config);
             reported.buckets.is_empty()
         });
-        if entry.traffic.drop_aged(now, &self.config) {
+        if entry.traffic.drop_aged(now, &self.method.config) {
             self.note_change(slot);
         }
         self.tell_and_look(slot, |others, own| others.age(own, now));
         let (Some(entry), merged) = (self.slots.get(slot), self.merged(slot)) else { return };
-        let due = entry.due(merged, now, &self.config);
+        let due = entry.next_due(merged, now, &self.method.config);
         let look = entry.considered.map(|at| at.after(entry.sample_look(merged))).filter(|look| *look > now);
         if merged.is_none() && entry.is_empty() {
             self.remove(slot, Withdrawal::Expired);
@@ -254,7 +254,7 @@ impl Entry {
 
     /// When the network has to be evaluated next after `now`, without further samples. Never at once again: at the end of time, where a
     /// capture's broken clock can get, every later moment is now.
-    fn due(&self, merged: Option<&NetworkRecord>, now: Timestamp, config: &WindowConfig) -> Option<Timestamp> {
+    fn next_due(&self, merged: Option<&NetworkRecord>, now: Timestamp, config: &WindowConfig) -> Option<Timestamp> {
         let refresh =
             self.announced.filter(|_| self.has_new_samples).map(|announced| announced.at.after(config.refresh));
         let of_records = self.records(merged).flat_map(|record| {

@@ -21,14 +21,9 @@ impl Changes {
         Self { changed: BTreeSet::new(), last: None, asleep: true, limit }
     }
 
-    /// Whether somebody asks for changes.
-    pub(super) fn is_asleep(&self) -> bool {
-        self.asleep
-    }
-
-    /// From now on changes are kept.
-    pub(super) fn wake(&mut self) {
-        self.asleep = false;
+    /// Keeps changes from now on. Returns whether it did not before.
+    pub(super) fn wake(&mut self) -> bool {
+        std::mem::take(&mut self.asleep)
     }
 
     /// How many wait.

@@ -1,5 +1,7 @@
 //! Changed networks, for the store and the dashboard; and the restoring of stored ones.
 
+use std::iter;
+
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
@@ -17,24 +19,17 @@ impl NetworkTable {
     /// At most `limit` networks that changed since they were last returned here, with what is kept of them, or `None`
     /// if they were removed or hold nothing that this gateway saw. The first call starts the account with everything there is.
     pub fn changed_records(&mut self, limit: usize) -> Vec<(Network, Option<NetworkRecord>)> {
-        if self.changes.is_asleep() {
-            self.changes.wake();
-            let (slots, changes) = (&mut self.slots, &mut self.changes);
+        let Self { slots, changes, .. } = self;
+        if changes.wake() {
             slots.entries_mut().for_each(|entry| entry.changed = changes.note(entry.network));
         }
-        let mut records = Vec::new();
-        while records.len() < limit {
-            let Some(network) = self.changes.take() else { break };
-            let entry = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot));
-            records.push((
-                network,
-                entry.and_then(|entry| {
-                    entry.changed = false;
-                    (!entry.record.buckets.is_empty()).then(|| entry.record.clone())
-                }),
-            ));
-        }
-        records
+        let changed = iter::from_fn(|| changes.take()).take(limit);
+        let mut record = |network| {
+            let entry = slots.find(network).and_then(|slot| slots.get_mut(slot))?;
+            entry.changed = false;
+            (!entry.record.buckets.is_empty()).then(|| entry.record.clone())
+        };
+        changed.map(|network| (network, record(network))).collect()
     }
 
     /// The same with an event of each, which holds its view at `now`, or says that the window holds nothing of it. That is an
@@ -43,16 +38,17 @@ impl NetworkTable {
         let changed = self.changed_records(limit);
         self.dirty |= !changed.is_empty();
         for (network, _) in &changed {
-            let slot = self.slots.find(*network);
-            slot.and_then(|slot| self.tell(slot, |others, own| others.renew(own, now)));
-            let view = slot.and_then(|slot| self.view_of(slot, now));
-            let event = match (slot, view) {
-                (Some(slot), Some(view)) => {
+            let view = self.slots.find(*network).and_then(|slot| {
+                self.tell(slot, |others, own| others.renew(own, now));
+                Some((slot, self.view_of(slot, now)?))
+            });
+            let event = match view {
+                Some((slot, view)) => {
                     let estimate = view.estimate.clone().ok_or(view.why_not.unwrap_or(NoEstimate::Expired));
                     self.consider_estimate(slot, estimate, now);
                     NetworkEvent::Network(Box::new(view))
                 }
-                _ => NetworkEvent::Withdrawn { network: *network, reason: Withdrawal::Evicted },
+                None => NetworkEvent::Withdrawn { network: *network, reason: Withdrawal::Evicted },
             };
             self.events.push_back(event);
         }
@@ -62,12 +58,11 @@ impl NetworkTable {
     /// Restores a network's record, as far as it is valid and not aged at `now`. Returns the smallest
     /// connection number above all in it: new connections must be numbered from there on. A network that has samples
     /// already keeps those.
-    pub fn restore(&mut self, network: Network, record: NetworkRecord, now: Timestamp) -> Option<ConnectionId> {
-        let mut record = record;
+    pub fn restore(&mut self, network: Network, mut record: NetworkRecord, now: Timestamp) -> Option<ConnectionId> {
         if let Some(others) = &self.others {
             others.restore(&mut record);
         }
-        let record = record.sound(now, &self.config)?;
+        let record = record.sound(now, &self.method.config)?;
         let sources = record.contributions.iter().filter_map(|contribution| contribution.source);
         let above = sources.map(|source| source.connection.0.saturating_add(1)).max();
         if self.slots.find(network).is_none() {

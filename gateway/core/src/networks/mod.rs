@@ -59,13 +59,12 @@ use crate::window::record::NetworkRecord;
 /// whose estimate is to be announced again.
 #[derive(Debug)]
 pub struct NetworkTable {
-    config: WindowConfig,
-    rule: &'static dyn Rule,
-    /// Those whose answers each view shows beside that rule's.
+    method: Method,
+    /// Rules whose answers each view shows beside that of the one in force.
     compared: Vec<RuleKind>,
     slots: Slots,
     changes: Changes,
-    recent: Recent,
+    pub(crate) recent: Recent,
     events: VecDeque<NetworkEvent>,
     evicted: u64,
     shared: u64,
@@ -98,10 +97,19 @@ struct Entry {
     considered: Option<Timestamp>,
     /// Waits in the set of changes.
     changed: bool,
+    /// When it is to be looked at.
+    due: Option<Timestamp>,
     /// Bytes of its record's samples, and of what other gateways saw, as accounted for.
     held: u32,
     /// What hosts reported, while the wire gives no estimate: beside the rest, since most networks have none.
     reported: Option<Box<NetworkRecord>>,
+}
+
+/// How estimates are made.
+#[derive(Clone, Copy, Debug)]
+struct Method {
+    config: WindowConfig,
+    rule: &'static dyn Rule,
 }
 
 /// What an estimate is made of.
@@ -123,8 +131,7 @@ impl NetworkTable {
     /// The same with a rule that has no name, for experiments.
     pub fn with_rule(config: WindowConfig, limit: NonZeroUsize, rule: &'static dyn Rule, hash_seed: u64) -> Self {
         Self {
-            config,
-            rule,
+            method: Method { config, rule },
             compared: Vec::new(),
             slots: Slots::new(limit, hash_seed),
             // As many again for removed networks, which the store has to remove too.
@@ -170,7 +177,7 @@ impl NetworkTable {
 
     /// The window of its networks.
     pub const fn config(&self) -> &WindowConfig {
-        &self.config
+        &self.method.config
     }
 
     /// Memory of samples.
@@ -196,13 +203,13 @@ impl NetworkTable {
         if reason != sample.reason {
             sample.to_mut().reason = reason;
         }
-        let (sample, config) = (&*sample, &self.config);
+        let sample = &*sample;
         let merged = self.others.as_deref().and_then(|others| others.merged(slot.index()));
         let Some(entry) = self.slots.get_mut(slot) else { return };
-        let shared = entry.add(sample, Evidence::Wire(merged), config, self.rule);
+        let shared = entry.add(sample, Evidence::Wire(merged), &self.method);
         if !sample.reason.is_lower_bound() {
             entry.has_new_samples = true;
-            entry.parallel.sampled(sample.at, config.bucket, rate.weight());
+            entry.parallel.sampled(sample.at, self.method.config.bucket, rate.weight());
         }
         self.shared += u64::from(shared);
         self.note_change(slot);
@@ -213,17 +220,16 @@ impl NetworkTable {
 
     /// What a sample counts as: some rules read the end of a slow start like any other.
     fn read_as(&self, reason: SampleReason) -> SampleReason {
-        if reason == SampleReason::EndSlowStart && self.rule.reads_slow_start_ends() {
-            SampleReason::End
-        } else {
-            reason
+        match reason {
+            SampleReason::EndSlowStart if self.method.rule.reads_slow_start_ends() => SampleReason::End,
+            _ => reason,
         }
     }
 
     /// Takes round-trip times to an address of the network, and round trips of its sender by what limited them. Cheap: the
     /// estimate that they may move is evaluated at most once a second.
     pub fn add_rounds(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtts: RttSum, limits: LimitCounts) {
-        let remote = self.known_as(remote);
+        let remote = self.others.as_ref().map_or(remote, |others| others.pseudonym(remote));
         let shared = self.with_record(network, at, |record, config| {
             if let Some(bucket) = record.bucket_at(at, config) {
                 bucket.add_limits(limits);
@@ -280,7 +286,7 @@ impl NetworkTable {
         }
         let Some(slot) = self.slot(network, at) else { return };
         if let Some(entry) = self.slots.get_mut(slot)
-            && let Some(bucket) = entry.record.bucket_at(at, &self.config)
+            && let Some(bucket) = entry.record.bucket_at(at, &self.method.config)
         {
             add(&mut bucket.outcomes);
         }
@@ -295,8 +301,8 @@ impl NetworkTable {
         let slot = self.slots.find(network)?;
         let entry = self.slots.get_mut(slot)?;
         let covered = entry.announced.is_some();
-        if entry.traffic.add(at, flows, &self.config) {
-            let due = entry.traffic.next_aged(&self.config);
+        if entry.traffic.add(at, flows, &self.method.config) {
+            let due = entry.traffic.next_aged(&self.method.config);
             if entry.record.is_new_bucket(at) {
                 self.slots.touch(slot);
             }
@@ -354,11 +360,6 @@ impl NetworkTable {
         self.recent.take()
     }
 
-    /// Samples dropped before they were taken: a bounded number waits.
-    pub fn samples_dropped(&self) -> u64 {
-        self.recent.dropped()
-    }
-
     /// Drops the networks that are not to be kept, with their samples; announced ones are withdrawn.
     pub(crate) fn drop_unless(&mut self, keep: impl Fn(Network) -> bool) -> usize {
         let gone = self.slots.entries().filter(|(_, entry)| !keep(entry.network)).map(|(slot, _)| slot);
@@ -368,11 +369,6 @@ impl NetworkTable {
         }
         self.dirty = true;
         gone.len()
-    }
-
-    /// The address by which a remote end is known in records: its pseudonym, where they are shared.
-    fn known_as(&self, remote: IpAddr) -> IpAddr {
-        self.others.as_ref().map_or(remote, |others| others.pseudonym(remote))
     }
 
     /// The number that a connection has where records are shared.
@@ -413,14 +409,13 @@ impl NetworkTable {
     /// The place of a network, new where it has to be; the network refreshed longest ago makes room for it.
     fn slot(&mut self, network: Network, at: Timestamp) -> Option<Slot> {
         self.dirty = true;
-        let Some(slot) = self.slots.find(network) else {
-            if let Some(oldest) = self.slots.oldest_if_full() {
-                self.evicted += 1;
-                self.remove(self.first_to_go().unwrap_or(oldest), Withdrawal::Evicted);
+        let slot = if let Some(slot) = self.slots.find(network) {
+            slot
+        } else {
+            if self.slots.is_full() {
+                self.evict();
             }
-            let slot = self.entered(network)?;
-            self.tell(slot, |others, own| others.open(own, at));
-            return Some(slot);
+            self.entered(network)?
         };
         // Order by bucket is exact enough, and spares most packets the writes.
         if self.slots.get(slot)?.record.is_new_bucket(at) {
@@ -433,7 +428,7 @@ impl NetworkTable {
     /// The place of a network, new where it has to be; none where the table is full.
     fn entered(&mut self, network: Network) -> Option<Slot> {
         let known = self.slots.find(network);
-        known.or_else(|| self.slots.insert(Entry::new(network, self.config.bucket)))
+        known.or_else(|| self.slots.insert(Entry::new(network, self.method.config.bucket)))
     }
 
     /// Whether a network has an entry, or may have one that displaces no other.
@@ -449,7 +444,7 @@ impl NetworkTable {
     ) -> Option<T> {
         let slot = self.slot(network, at)?;
         let entry = self.slots.get_mut(slot)?;
-        let added = add(&mut entry.record, &self.config);
+        let added = add(&mut entry.record, &self.method.config);
         self.note_change(slot);
         self.tell(slot, OtherGateways::add);
         self.schedule_evaluation(slot, at);
@@ -470,11 +465,17 @@ impl NetworkTable {
             return;
         }
         self.memory.change(std::mem::replace(&mut entry.held, held), held);
-        while self.memory.is_over()
-            && let Some(oldest) = self.first_to_go().or_else(|| self.slots.oldest_of_several())
-        {
+        while self.memory.is_over() && self.slots.len() > 1 {
+            self.evict();
+        }
+    }
+
+    /// Makes room: a network that only other gateways saw goes first, and else the one refreshed longest ago.
+    fn evict(&mut self) {
+        let foreign = self.others.as_ref().and_then(|others| self.slots.find(others.first_to_go()?));
+        if let Some(slot) = foreign.or_else(|| self.slots.oldest()) {
             self.evicted += 1;
-            self.remove(oldest, Withdrawal::Evicted);
+            self.remove(slot, Withdrawal::Evicted);
         }
     }
 
@@ -500,6 +501,7 @@ impl Entry {
             considered: None,
             has_new_samples: false,
             changed: false,
+            due: None,
             held: 0,
             reported: None,
         }
@@ -516,31 +518,18 @@ impl Entry {
     }
 
     /// What its window says at `now` by the wire: by packets that this gateway or others saw.
-    fn by_wire(
-        &self,
-        merged: Option<&NetworkRecord>,
-        now: Timestamp,
-        config: &WindowConfig,
-        rule: &dyn Rule,
-    ) -> Result<Estimate, NoEstimate> {
+    fn by_wire(&self, merged: Option<&NetworkRecord>, now: Timestamp, by: &Method) -> Result<Estimate, NoEstimate> {
         let known = (self.evaluated(merged), &self.delivery, self.opening(now));
-        let estimate = estimate::estimate(self.network, known, now, config, rule)?;
-        Ok(self.bounded(estimate, merged, now, config, rule))
+        let estimate = estimate::estimate(self.network, known, now, &by.config, by.rule)?;
+        Ok(self.bounded(estimate, merged, now, by))
     }
 
     /// An estimate no further from what the own tap saw than cells of others may move it.
-    fn bounded(
-        &self,
-        estimate: Estimate,
-        merged: Option<&NetworkRecord>,
-        now: Timestamp,
-        config: &WindowConfig,
-        rule: &dyn Rule,
-    ) -> Estimate {
+    fn bounded(&self, of_all: Estimate, merged: Option<&NetworkRecord>, now: Timestamp, by: &Method) -> Estimate {
         if merged.is_none() {
-            return estimate;
+            return of_all;
         }
-        estimate::bounded(estimate, (self.record.slice(now, config), &self.record), (&self.delivery, now), rule)
+        estimate::bounded(of_all, (self.record.slice(now, &by.config), &self.record), (&self.delivery, now), by.rule)
     }
 
     fn opening(&self, now: Timestamp) -> Option<Opening> {
@@ -553,34 +542,34 @@ impl Entry {
     }
 
     /// Adds a sample as the rule admits it, or a lower bound. Returns whether it had to share the place of another connection.
-    fn add(&mut self, sample: &WindowSample, to: Evidence<'_>, config: &WindowConfig, rule: &dyn Rule) -> bool {
+    fn add(&mut self, sample: &WindowSample, to: Evidence<'_>, by: &Method) -> bool {
         let is_sample = !sample.reason.is_lower_bound();
-        let admitted = is_sample.then(|| rule.admit(sample, &self.known(sample, to, config, rule)));
+        let admitted = is_sample.then(|| by.rule.admit(sample, &self.known(sample, to, by)));
         let record = match to {
             Evidence::Wire(_) => &mut self.record,
-            Evidence::Reports => self.reported.get_or_insert_with(|| Box::new(NetworkRecord::new(config.bucket))),
+            Evidence::Reports => self.reported.get_or_insert_with(|| Box::new(NetworkRecord::new(by.config.bucket))),
         };
         if admitted.is_some_and(|admitted| admitted.raised) {
             record.raised = Some(sample.at);
         }
-        record.add(sample, admitted.map_or(sample.window, |admitted| admitted.window), config)
+        record.add(sample, admitted.map_or(sample.window, |admitted| admitted.window), &by.config)
     }
 
-    /// What the rule may know before it admits `sample`, by that evidence alone.
-    fn known(&self, sample: &WindowSample, by: Evidence<'_>, config: &WindowConfig, rule: &dyn Rule) -> Known {
+    /// What the rule may know before it admits `sample`, from that evidence alone.
+    fn known(&self, sample: &WindowSample, from: Evidence<'_>, by: &Method) -> Known {
         // Only advised samples can be raised, so only they are worth an evaluation.
         if !sample.advised {
             return Known::default();
         }
-        let (estimate, record) = match by {
-            Evidence::Wire(merged) => (self.by_wire(merged, sample.at, config, rule), Some(self.evaluated(merged))),
-            Evidence::Reports => (self.by_reports(sample.at, config, rule), self.reported.as_deref()),
+        let (estimate, record) = match from {
+            Evidence::Wire(merged) => (self.by_wire(merged, sample.at, by), Some(self.evaluated(merged))),
+            Evidence::Reports => (self.by_reports(sample.at, by), self.reported.as_deref()),
         };
         let (Some(record), estimate) = (record, estimate.ok()) else { return Known::default() };
         Known {
             share: estimate.as_ref().map(|estimate| estimate.share),
             rtt: estimate.and_then(|estimate| estimate.rtt_mean),
-            carried: rule.carried(record.slice(sample.at, config), sample.remote),
+            carried: by.rule.carried(record.slice(sample.at, &by.config), sample.remote),
             raised: record.raised.max(self.record.raised),
         }
     }

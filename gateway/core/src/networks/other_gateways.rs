@@ -192,11 +192,6 @@ impl NetworkTable {
         }
     }
 
-    /// Returns a network that only other gateways saw, the first that makes room.
-    pub(super) fn first_to_go(&self) -> Option<Slot> {
-        self.slots.find(self.others.as_ref()?.first_to_go()?)
-    }
-
     /// What a network is evaluated by at `now` in place of its record, where other gateways saw it too.
     pub(super) fn merged_at(&self, slot: Slot, now: Timestamp) -> Option<Cow<'_, NetworkRecord>> {
         self.others.as_deref()?.merged_at(self.slots.own(slot)?, now)

@@ -11,7 +11,7 @@ impl NetworkTable {
     /// without samples is not in the table yet.
     pub fn begin_transfer(&mut self, network: Network, at: Timestamp, rate: SampleRate) -> bool {
         let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) else { return false };
-        entry.parallel.begin(at, self.config.bucket, rate);
+        entry.parallel.begin(at, self.method.config.bucket, rate);
         true
     }
 
@@ -19,7 +19,7 @@ impl NetworkTable {
     pub fn end_transfer(&mut self, network: Network, at: Timestamp, sender: SenderId, counted: Option<SampleRate>) {
         if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {
             if let Some(rate) = counted {
-                entry.parallel.end(at, self.config.bucket, rate);
+                entry.parallel.end(at, self.method.config.bucket, rate);
             }
             if let Some(openings) = &mut entry.openings {
                 openings.end(at, sender);
@@ -29,7 +29,7 @@ impl NetworkTable {
 
     /// Notes which part of the network's starts is followed at `at`.
     pub(crate) fn note_rate(&mut self, network: Network, rate: SampleRate, at: Timestamp) {
-        let window = self.config.span();
+        let window = self.method.config.span();
         if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {
             entry.parallel.rate.note(rate, at, window);
         }

@@ -10,10 +10,11 @@ const WAITING: usize = 4_096;
 
 /// Samples that were not taken yet.
 #[derive(Debug, Default)]
-pub(super) struct Recent {
+pub(crate) struct Recent {
     awake: bool,
     waiting: VecDeque<WindowSample>,
-    dropped: u64,
+    /// Those dropped before they were taken.
+    pub(crate) dropped: u64,
 }
 
 impl Recent {
@@ -32,11 +33,6 @@ impl Recent {
     pub(super) fn take(&mut self) -> Vec<WindowSample> {
         self.awake = true;
         self.waiting.drain(..).collect()
-    }
-
-    /// Samples dropped before they were taken.
-    pub(super) const fn dropped(&self) -> u64 {
-        self.dropped
     }
 }
 
@@ -65,10 +61,10 @@ mod tests {
         };
         let mut recent = Recent::default();
         recent.note(&sample(0));
-        assert_eq!((recent.take().len(), recent.dropped()), (0, 0));
+        assert_eq!((recent.take().len(), recent.dropped), (0, 0));
         (0..4_100).for_each(|n| recent.note(&sample(n)));
         let taken = recent.take();
-        assert_eq!((taken.len(), taken[0].at, recent.dropped()), (4_096, Timestamp(4), 4));
+        assert_eq!((taken.len(), taken[0].at, recent.dropped), (4_096, Timestamp(4), 4));
         assert_eq!(recent.take(), []);
     }
 }

@@ -31,7 +31,7 @@ struct Key {
 pub(super) struct Slots {
     by_network: HashMap<Key, Slot, SeededState>,
     // Boxed, so that a million entries need not move when the table grows.
-    places: Vec<Option<Box<Place>>>,
+    places: Vec<Option<Box<Entry>>>,
     free: Vec<Slot>,
     recency: Recency,
     due: BTreeSet<(Timestamp, Slot)>,
@@ -40,17 +40,11 @@ pub(super) struct Slots {
     limit: usize,
 }
 
-#[derive(Debug)]
-struct Place {
-    entry: Entry,
-    due: Option<Timestamp>,
-}
-
 impl Slots {
     /// Memory in bytes of N entries, without their samples.
     pub(super) const fn bytes(networks: usize) -> usize {
-        networks.saturating_mul(boxed::<Place>())
-            + listed::<Option<Box<Place>>>(networks)
+        networks.saturating_mul(boxed::<Entry>())
+            + listed::<Option<Box<Entry>>>(networks)
             + listed::<Slot>(networks)
             + Recency::bytes(networks)
             + hashed::<(Key, Slot)>(networks)
@@ -82,17 +76,17 @@ impl Slots {
     }
 
     pub(super) fn get(&self, slot: Slot) -> Option<&Entry> {
-        self.places.get(slot.index())?.as_ref().map(|place| &place.entry)
+        self.places.get(slot.index())?.as_deref()
     }
 
     pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Entry> {
-        self.places.get_mut(slot.index())?.as_mut().map(|place| &mut place.entry)
+        self.places.get_mut(slot.index())?.as_deref_mut()
     }
 
     /// Every entry, in no order that means anything.
     pub(super) fn entries(&self) -> impl Iterator<Item = (Slot, &Entry)> {
         let places = (0..).map(Slot).zip(&self.places);
-        places.filter_map(|(slot, place)| Some((slot, &place.as_ref()?.entry)))
+        places.filter_map(|(slot, place)| Some((slot, place.as_deref()?)))
     }
 
     /// What other gateways may know of an entry.
@@ -102,22 +96,21 @@ impl Slots {
 
     /// Every entry, in no order that means anything.
     pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.places.iter_mut().flatten().map(|place| &mut place.entry)
+        self.places.iter_mut().flatten().map(Box::as_mut)
     }
 
-    /// The entry used longest ago, where there is no room for another.
-    pub(super) fn oldest_if_full(&self) -> Option<Slot> {
-        if self.len() < self.limit { None } else { self.recency.oldest().map(Slot) }
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= self.limit
     }
 
-    /// The entry used longest ago, where there is another one.
-    pub(super) fn oldest_of_several(&self) -> Option<Slot> {
-        if self.len() > 1 { self.recency.oldest().map(Slot) } else { None }
+    /// The entry used longest ago.
+    pub(super) fn oldest(&self) -> Option<Slot> {
+        self.recency.oldest().map(Slot)
     }
 
     /// Adds the entry of a network that has none; `None` where there is no room.
     pub(super) fn insert(&mut self, entry: Entry) -> Option<Slot> {
-        if self.len() >= self.limit {
+        if self.is_full() {
             return None;
         }
         let slot = if let Some(slot) = self.free.pop() {
@@ -128,21 +121,21 @@ impl Slots {
             slot
         };
         self.by_network.insert(Key::of(entry.network), slot);
-        *self.places.get_mut(slot.index())? = Some(Box::new(Place { entry, due: None }));
+        *self.places.get_mut(slot.index())? = Some(Box::new(entry));
         self.recency.push(slot.0);
         Some(slot)
     }
 
     pub(super) fn remove(&mut self, slot: Slot) -> Option<Entry> {
-        let place = self.places.get_mut(slot.index())?.take()?;
-        if let Some(due) = place.due {
+        let entry = self.places.get_mut(slot.index())?.take()?;
+        if let Some(due) = entry.due {
             self.due.remove(&(due, slot));
             self.find_first_due();
         }
-        self.by_network.remove(&Key::of(place.entry.network));
+        self.by_network.remove(&Key::of(entry.network));
         self.recency.remove(slot.0);
         self.free.push(slot);
-        Some(place.entry)
+        Some(*entry)
     }
 
     pub(super) fn touch(&mut self, slot: Slot) {
@@ -151,13 +144,13 @@ impl Slots {
 
     /// Makes an entry due at `at`, unless it is due before.
     pub(super) fn due_by(&mut self, slot: Slot, at: Timestamp) {
-        let Some(place) = self.places.get_mut(slot.index()).and_then(Option::as_mut) else { return };
-        match place.due {
-            Some(due) if due <= at => return,
-            Some(due) => self.due.remove(&(due, slot)),
-            None => false,
-        };
-        place.due = Some(at);
+        let Some(entry) = self.get_mut(slot) else { return };
+        if entry.due.is_some_and(|due| due <= at) {
+            return;
+        }
+        if let Some(due) = entry.due.replace(at) {
+            self.due.remove(&(due, slot));
+        }
         self.due.insert((at, slot));
         self.find_first_due();
     }
@@ -167,8 +160,8 @@ impl Slots {
         let (_, slot) = self.due.first().copied().filter(|(due, _)| *due <= now)?;
         self.due.pop_first();
         self.find_first_due();
-        if let Some(place) = self.places.get_mut(slot.index()).and_then(Option::as_mut) {
-            place.due = None;
+        if let Some(entry) = self.get_mut(slot) {
+            entry.due = None;
         }
         Some(slot)
     }

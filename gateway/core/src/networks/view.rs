@@ -91,8 +91,8 @@ impl NetworkTable {
     pub fn estimate(&self, network: Network, now: Timestamp) -> Option<Estimate> {
         let slot = self.slots.find(network)?;
         let (entry, merged) = (self.slots.get(slot)?, self.merged_at(slot, now));
-        let by_wire = entry.by_wire(merged.as_deref(), now, &self.config, self.rule);
-        by_wire.or_else(|_| entry.by_reports(now, &self.config, self.rule)).ok()
+        let by_wire = entry.by_wire(merged.as_deref(), now, &self.method);
+        by_wire.or_else(|_| entry.by_reports(now, &self.method)).ok()
     }
 
     /// The view of a network at `now`; `None` if the window has nothing of it.
@@ -109,17 +109,17 @@ impl NetworkTable {
 
     /// The view of an entry at `now`; `None` if the window has nothing of it.
     pub(super) fn view_of(&self, slot: Slot, now: Timestamp) -> Option<NetworkView> {
-        let (config, rule) = (&self.config, self.rule);
+        let (method, config) = (&self.method, &self.method.config);
         let (entry, merged) = (self.slots.get(slot)?, self.merged_at(slot, now));
         let record = entry.evaluated(merged.as_deref());
         let slice = record.slice(now, config);
         let counts = Counts::of(slice);
         let known = (record, &entry.delivery, entry.opening(now));
-        let by_wire = estimate::of_counted(entry.network, known, (slice, &counts), now, config, rule);
+        let by_wire = estimate::of_counted(entry.network, known, (slice, &counts), now, config, method.rule);
         let differ = by_wire.as_ref().ok().filter(|estimate| estimate.mark == Some(Mark::AddressesDiffer));
         let addresses = differ.map(|of| estimate::address_shares(slice, of.share)).unwrap_or_default();
-        let by_wire = by_wire.map(|estimate| entry.bounded(estimate, merged.as_deref(), now, config, rule));
-        let by_reports = if by_wire.is_err() { entry.by_reports(now, config, rule).ok() } else { None };
+        let by_wire = by_wire.map(|estimate| entry.bounded(estimate, merged.as_deref(), now, method));
+        let by_reports = if by_wire.is_err() { entry.by_reports(now, method).ok() } else { None };
         let reported = entry.reported.as_deref();
         let reported = reported.and_then(|record| ReportedView::of(record, by_reports.is_some(), now, config));
         let traffic = entry.traffic.view(now, config);

@@ -15,9 +15,9 @@ use spand_proto::units::{Timestamp, Window};
 use strum::VariantArray;
 
 pub use self::claim::{ReportRefused, ReportedConnection};
-use super::{Entry, Evidence, NetworkTable};
+use super::{Entry, Evidence, Method, NetworkTable};
 use crate::config::WindowConfig;
-use crate::estimate::{self, Counts, NoEstimate, Rule};
+use crate::estimate::{self, Counts, NoEstimate};
 use crate::hash::SeededState;
 use crate::types::{RttSum, WindowSample};
 use crate::window::bucket::Contribution;
@@ -107,14 +107,14 @@ impl NetworkTable {
         let sample = WindowSample { reason: self.read_as(claimed.reason), ..claimed };
         let entry = self.slots.get_mut(slot).ok_or(ReportRefused::NoRoom)?;
         match &entry.reported {
-            Some(record) => has_room(record, &sample, &self.config)?,
+            Some(record) => has_room(record, &sample, &self.method.config)?,
             None if entry.announced.is_some() => return Err(ReportRefused::Wire),
             None => {}
         }
-        let shared = entry.add(&sample, Evidence::Reports, &self.config, self.rule);
+        let shared = entry.add(&sample, Evidence::Reports, &self.method);
         if let Some(record) = &mut entry.reported {
             let rtts = sample.rtt.map(RttSum::of).unwrap_or_default();
-            record.add_rtts(sample.at, sample.remote, RttSum { min: sample.rtt_min, ..rtts }, &self.config);
+            record.add_rtts(sample.at, sample.remote, RttSum { min: sample.rtt_min, ..rtts }, &self.method.config);
         }
         entry.has_new_samples = true;
         self.dirty = true;
@@ -151,17 +151,13 @@ fn hosts<'a>(parts: impl IntoIterator<Item = &'a Contribution>) -> u32 {
 
 impl Entry {
     /// The estimate that reports give. Nothing of it is by the senders under way, which the wire shows.
-    pub(super) fn by_reports(
-        &self,
-        now: Timestamp,
-        config: &WindowConfig,
-        rule: &dyn Rule,
-    ) -> Result<Estimate, NoEstimate> {
+    pub(super) fn by_reports(&self, now: Timestamp, by: &Method) -> Result<Estimate, NoEstimate> {
         let record = self.reported.as_deref().ok_or(NoEstimate::TooFewSamples)?;
-        let estimate = estimate::estimate(self.network, (record, &Delivery::default(), None), now, config, rule)?;
+        let known = (record, &Delivery::default(), None);
+        let estimate = estimate::estimate(self.network, known, now, &by.config, by.rule)?;
         // Hosts that gave the share: a host with lower bounds alone does not agree with another one's samples.
         let gave = |part: &&Contribution| estimate.is_lower_bound || part.samples > 0;
-        let is_of_one = hosts(record.slice(now, config).contributions.iter().filter(gave)) < 2;
+        let is_of_one = hosts(record.slice(now, &by.config).contributions.iter().filter(gave)) < 2;
         let most = Window::from_bytes(MOST_OF_ONE_HOST).filter(|most| is_of_one && *most < estimate.share);
         Ok(Estimate { share: most.unwrap_or(estimate.share), ..estimate })
     }
