@@ -100,6 +100,7 @@ pub(super) fn sample(
         mss,
         reason,
         reduced_before: false,
+        // Not known: the rule `probe` raises samples of large transfers alone.
         transfer: Bytes(0),
         advised: report.advised.is_some(),
         rtt_min: Some(rtt_min),
