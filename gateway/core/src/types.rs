@@ -42,7 +42,8 @@ pub struct WindowSample {
 }
 
 /// What gave a sample.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, VariantArray)]
+#[derive(Clone, Copy, Debug, Eq, Hash, IntoStaticStr, Ord, PartialEq, PartialOrd, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum SampleReason {
     /// A fast retransmit in congestion avoidance: the window just before, less one segment.
     Loss,
@@ -67,18 +68,8 @@ pub enum SampleReason {
 
 impl SampleReason {
     /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Loss => "loss",
-            Self::Ecn => "ecn",
-            Self::End => "end",
-            Self::FirstFlight => "first_flight",
-            Self::Rate => "rate",
-            Self::Carried => "carried",
-            Self::EndSlowStart => "end_slow_start",
-            Self::EndAppLimited => "end_app_limited",
-            Self::EndReceiverLimited => "end_receiver_limited",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Whether the value is only a lower bound, kept apart and never averaged in.
@@ -105,7 +96,8 @@ pub enum Phase {
 }
 
 /// What kept a sender from sending more.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, IntoStaticStr, Ord, PartialEq, PartialOrd)]
+#[strum(serialize_all = "snake_case")]
 pub enum Limiter {
     /// Not known (yet).
     #[default]
@@ -120,13 +112,8 @@ pub enum Limiter {
 
 impl Limiter {
     /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Window => "window",
-            Self::Receiver => "receiver",
-            Self::Application => "application",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -6,7 +6,8 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use prefix_trie::joint::JointPrefixSet;
 
 use crate::counters::Ignored;
 use crate::types::TunnelKind;
@@ -63,17 +64,8 @@ impl From<(TunnelKind, u16)> for Encapsulation {
 pub struct Tunnels {
     /// Every kind where it has its own place, between any endpoints.
     all: bool,
-    /// In order, each of them once.
-    taken: Vec<(Encapsulation, Taken)>,
-}
-
-/// Which packets of one encapsulation are looked into.
-#[derive(Clone, Debug, Eq, PartialEq)]
-enum Taken {
-    /// Whatever their outer addresses are.
-    FromAnyone,
-    /// Those with both outer addresses in one of these sets.
-    Between(Vec<Endpoints>),
+    /// In order of the encapsulations. Several sets of endpoints of one are alternatives.
+    taken: Vec<(Encapsulation, JointPrefixSet<IpNet>)>,
 }
 
 impl Tunnels {
@@ -91,29 +83,17 @@ impl Tunnels {
 
     /// Also decapsulates every such tunnel, between any endpoints.
     #[must_use]
-    pub fn from_anyone(mut self, tunnel: impl Into<Encapsulation>) -> Self {
-        self.add(tunnel.into(), Taken::FromAnyone);
-        self
+    pub fn from_anyone(self, tunnel: impl Into<Encapsulation>) -> Self {
+        self.between(tunnel, &[Ipv4Net::default().into(), Ipv6Net::default().into()])
     }
 
     /// Looks into such tunnels between `endpoints` too: both outer addresses have to lie in them. Several sets of one
     /// encapsulation are alternatives; an address of one and an address of another are no pair.
     #[must_use]
     pub fn between(mut self, tunnel: impl Into<Encapsulation>, endpoints: &[IpNet]) -> Self {
-        self.add(tunnel.into(), Taken::Between(vec![Endpoints::new(endpoints)]));
+        self.taken.push((tunnel.into(), endpoints.iter().copied().collect()));
+        self.taken.sort_by_key(|(one, _)| *one);
         self
-    }
-
-    fn add(&mut self, tunnel: Encapsulation, more: Taken) {
-        match (self.taken.iter_mut().find(|(one, _)| *one == tunnel), more) {
-            (Some((_, Taken::Between(all))), Taken::Between(more)) => all.extend(more),
-            (Some((_, taken)), Taken::FromAnyone) => *taken = Taken::FromAnyone,
-            (Some((_, Taken::FromAnyone)), Taken::Between(_)) => {}
-            (None, more) => {
-                self.taken.push((tunnel, more));
-                self.taken.sort_unstable_by_key(|(one, _)| *one);
-            }
-        }
     }
 
     /// What datagrams to `port` carry: what is configured for it, else the kind whose own port it is.
@@ -131,36 +111,13 @@ impl Tunnels {
         if self.all && tunnel.port.is_none() {
             return Ok(());
         }
-        match self.taken.iter().find(|(one, _)| *one == tunnel) {
-            Some((_, Taken::FromAnyone)) => Ok(()),
-            Some((_, Taken::Between(all)))
-                if all.iter().any(|one| one.contains(source) && one.contains(destination)) =>
-            {
-                Ok(())
-            }
-            Some(_) => Err(tunnel.kind.unknown_endpoint()),
-            None => Err(tunnel.kind.not_configured()),
+        let mut taken = self.taken.iter().filter(|(one, _)| *one == tunnel).peekable();
+        if taken.peek().is_none() {
+            return Err(tunnel.kind.not_configured());
         }
-    }
-}
-
-/// A set of addresses: disjoint ranges in order, not adjacent to each other.
-#[derive(Clone, Debug, Eq, PartialEq)]
-struct Endpoints(Box<[(IpAddr, IpAddr)]>);
-
-impl Endpoints {
-    fn new(prefixes: &[IpNet]) -> Self {
-        let mut ranges: Vec<_> = IpNet::aggregate(&prefixes.to_vec())
-            .into_iter()
-            .map(|prefix| (prefix.network(), prefix.broadcast()))
-            .collect();
-        ranges.sort_unstable();
-        Self(ranges.into_boxed_slice())
-    }
-
-    fn contains(&self, address: IpAddr) -> bool {
-        let after = self.0.partition_point(|(first, _)| *first <= address);
-        after.checked_sub(1).and_then(|index| self.0.get(index)).is_some_and(|(_, last)| address <= *last)
+        let ends = [source, destination].map(IpNet::from);
+        let admits = taken.any(|(_, endpoints)| ends.iter().all(|end| endpoints.get_lpm(end).is_some()));
+        if admits { Ok(()) } else { Err(tunnel.kind.unknown_endpoint()) }
     }
 }
 

@@ -6,7 +6,6 @@ mod other_protocol;
 use strum::VariantArray;
 
 pub use self::ignored::Ignored;
-use self::other_protocol::PerProtocol;
 use crate::types::Flows;
 
 pub use self::other_protocol::{Content, OTHER_PROTOCOLS, OtherProtocol, ProtocolNumber};
@@ -17,15 +16,23 @@ macro_rules! counted {
         $(#[$of_all:meta])*
         pub struct $counters:ident {
             $($(#[$of_one:meta])* pub $name:ident: u64,)+
-            ignored: PerReason,
-            other_protocols: PerProtocol,
         }
     ) => {
         $(#[$of_all])*
         pub struct $counters {
             $($(#[$of_one])* pub $name: u64,)+
-            ignored: PerReason,
-            other_protocols: PerProtocol,
+            ignored: [u64; Ignored::VARIANTS.len()],
+            other_protocols: [u64; OTHER_PROTOCOLS.len()],
+        }
+
+        impl Default for $counters {
+            fn default() -> Self {
+                Self {
+                    $($name: 0,)+
+                    ignored: [0; Ignored::VARIANTS.len()],
+                    other_protocols: [0; OTHER_PROTOCOLS.len()],
+                }
+            }
         }
 
         impl $counters {
@@ -37,8 +44,10 @@ macro_rules! counted {
             /// Adds another engine's counts (one engine per shard).
             pub fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)+
-                self.ignored.add(&other.ignored);
-                self.other_protocols.add(&other.other_protocols);
+                let counts = self.ignored.iter_mut().chain(&mut self.other_protocols);
+                for (count, more) in counts.zip(other.ignored.iter().chain(&other.other_protocols)) {
+                    *count += more;
+                }
             }
         }
     };
@@ -46,7 +55,7 @@ macro_rules! counted {
 
 counted! {
     /// Counters of an engine; they only rise.
-    #[derive(Clone, Debug, Default, Eq, PartialEq)]
+    #[derive(Clone, Debug, Eq, PartialEq)]
     pub struct Counters {
         /// Frames handed in.
         pub frames: u64,
@@ -106,8 +115,6 @@ counted! {
         pub traffic_in_retransmitted_bytes: u64,
         /// TCP segments from networks.
         pub traffic_in_packets: u64,
-        ignored: PerReason,
-        other_protocols: PerProtocol,
     }
 }
 
@@ -125,43 +132,27 @@ impl Counters {
 
     /// Counts one ignored thing.
     pub fn ignore(&mut self, reason: Ignored) {
-        if let Some(count) = self.ignored.0.get_mut(usize::from(reason as u8)) {
+        if let Some(count) = self.ignored.get_mut(usize::from(reason as u8)) {
             *count += 1;
         }
     }
 
     /// How often `reason` occurred.
     pub fn ignored(&self, reason: Ignored) -> u64 {
-        self.ignored.0.get(usize::from(reason as u8)).copied().unwrap_or(0)
+        self.ignored.get(usize::from(reason as u8)).copied().unwrap_or(0)
     }
 
     /// Counts a frame without IP or TCP by the first of these numbers that is well known.
     pub(crate) fn count_other_protocol(&mut self, numbers: &[ProtocolNumber]) {
-        // `any` ends with the first that is counted.
-        numbers.iter().any(|number| self.other_protocols.count(*number));
+        let find = |number| OTHER_PROTOCOLS.binary_search_by_key(number, |protocol| protocol.number).ok();
+        if let Some(count) = numbers.iter().find_map(find).and_then(|index| self.other_protocols.get_mut(index)) {
+            *count += 1;
+        }
     }
 
     /// How many frames that were ignored as neither IP nor TCP held which well-known protocol.
     pub fn other_protocols(&self) -> impl Iterator<Item = (&'static OtherProtocol, u64)> {
-        self.other_protocols.each()
-    }
-}
-
-/// One count for each reason.
-#[derive(Clone, Debug, Eq, PartialEq)]
-struct PerReason([u64; Ignored::VARIANTS.len()]);
-
-impl PerReason {
-    fn add(&mut self, other: &Self) {
-        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
-            *mine += theirs;
-        }
-    }
-}
-
-impl Default for PerReason {
-    fn default() -> Self {
-        Self([0; Ignored::VARIANTS.len()])
+        OTHER_PROTOCOLS.iter().zip(self.other_protocols)
     }
 }
 
@@ -181,5 +172,21 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), Ignored::VARIANTS.len());
+    }
+
+    #[test]
+    fn every_protocol_is_found_and_counted_by_its_number() {
+        let mut counters = Counters::default();
+        for (n, protocol) in OTHER_PROTOCOLS.iter().enumerate() {
+            (0..=n).for_each(|_| counters.count_other_protocol(&[ProtocolNumber::EtherType(0x0800), protocol.number]));
+        }
+        for ((protocol, count), n) in counters.other_protocols().zip(1..) {
+            assert_eq!(count, n, "{protocol:?}");
+        }
+        let before = counters.clone();
+        counters.count_other_protocol(&[ProtocolNumber::UdpPort(4789), ProtocolNumber::EtherType(0x0800)]);
+        assert_eq!(counters, before);
+        counters.add(&before);
+        assert!(counters.other_protocols().zip(before.other_protocols()).all(|(sum, one)| sum.1 == 2 * one.1));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use self::ProtocolNumber::{EtherType, IpProtocol, LinkType, UdpPort};
 use super::Ignored;
 use crate::types::TunnelKind;
 
@@ -69,108 +70,52 @@ pub struct OtherProtocol {
 
 /// All that are distinguished, in ascending order of their numbers.
 pub const OTHER_PROTOCOLS: [OtherProtocol; 44] = [
-    ether_type(0x0806, "ARP", Content::Own),
-    ether_type(0x22f3, "TRILL", Content::Packets),
-    ether_type(0x8809, "slow protocols such as LACP", Content::Own),
-    ether_type(0x8863, "PPPoE discovery", Content::Own),
-    ether_type(0x888e, "802.1X", Content::Own),
-    ether_type(0x88cc, "LLDP", Content::Own),
-    ether_type(0x88e5, "MACsec", Content::Encrypted),
-    ether_type(0x88f7, "PTP", Content::Own),
-    ether_type(0x88fb, "PRP", Content::Packets),
-    ether_type(0x8903, "FabricPath", Content::Packets),
-    ether_type(0x8906, "FCoE", Content::Own),
-    ether_type(0x892f, "HSR", Content::Packets),
-    ip_protocol(1, "ICMP", Content::Own),
-    ip_protocol(50, "ESP of IPsec", Content::Encrypted),
-    ip_protocol(58, "ICMPv6", Content::Own),
-    ip_protocol(89, "OSPF", Content::Own),
-    ip_protocol(97, "EtherIP", Content::Packets),
-    ip_protocol(115, "L2TPv3", Content::Packets),
-    ip_protocol(132, "SCTP", Content::Own),
-    udp_port(53, "DNS", Content::Own),
-    udp_port(123, "NTP", Content::Own),
-    udp_port(443, "QUIC", Content::Own),
-    udp_port(1194, "OpenVPN", Content::Encrypted),
-    udp_port(1701, "L2TP", Content::Packets),
-    udp_port(2055, "NetFlow", Content::Summaries),
-    udp_port(3544, "Teredo", Content::Packets),
-    udp_port(4341, "LISP", Content::Packets),
-    udp_port(4500, "IPsec through NAT", Content::Encrypted),
-    udp_port(4739, "IPFIX", Content::Summaries),
-    udp_port(4790, "VXLAN-GPE", Content::Packets),
-    udp_port(5247, "CAPWAP", Content::Packets),
-    udp_port(6080, "GUE", Content::Packets),
-    udp_port(6343, "sFlow", Content::Summaries),
-    udp_port(6635, "MPLS in UDP", Content::Packets),
-    udp_port(7932, "the mirror of an HP switch", Content::Packets),
-    udp_port(8472, "VXLAN on Linux's own default port", Content::Tunnel(TunnelKind::Vxlan)),
-    udp_port(9995, "NetFlow", Content::Summaries),
-    udp_port(30_030, "the mirror of a Juniper router", Content::Packets),
-    udp_port(51_820, "WireGuard", Content::Encrypted),
-    link_type(242, "IP over InfiniBand", Content::Packets),
-    link_type(281, "the conduit of a Broadcom switch", Content::Packets),
-    link_type(282, "the conduit of a Broadcom switch", Content::Packets),
-    link_type(284, "the conduit of a Marvell switch", Content::Packets),
-    link_type(285, "the conduit of a Marvell switch", Content::Packets),
+    known(EtherType(0x0806), "ARP", Content::Own),
+    known(EtherType(0x22f3), "TRILL", Content::Packets),
+    known(EtherType(0x8809), "slow protocols such as LACP", Content::Own),
+    known(EtherType(0x8863), "PPPoE discovery", Content::Own),
+    known(EtherType(0x888e), "802.1X", Content::Own),
+    known(EtherType(0x88cc), "LLDP", Content::Own),
+    known(EtherType(0x88e5), "MACsec", Content::Encrypted),
+    known(EtherType(0x88f7), "PTP", Content::Own),
+    known(EtherType(0x88fb), "PRP", Content::Packets),
+    known(EtherType(0x8903), "FabricPath", Content::Packets),
+    known(EtherType(0x8906), "FCoE", Content::Own),
+    known(EtherType(0x892f), "HSR", Content::Packets),
+    known(IpProtocol(1), "ICMP", Content::Own),
+    known(IpProtocol(50), "ESP of IPsec", Content::Encrypted),
+    known(IpProtocol(58), "ICMPv6", Content::Own),
+    known(IpProtocol(89), "OSPF", Content::Own),
+    known(IpProtocol(97), "EtherIP", Content::Packets),
+    known(IpProtocol(115), "L2TPv3", Content::Packets),
+    known(IpProtocol(132), "SCTP", Content::Own),
+    known(UdpPort(53), "DNS", Content::Own),
+    known(UdpPort(123), "NTP", Content::Own),
+    known(UdpPort(443), "QUIC", Content::Own),
+    known(UdpPort(1194), "OpenVPN", Content::Encrypted),
+    known(UdpPort(1701), "L2TP", Content::Packets),
+    known(UdpPort(2055), "NetFlow", Content::Summaries),
+    known(UdpPort(3544), "Teredo", Content::Packets),
+    known(UdpPort(4341), "LISP", Content::Packets),
+    known(UdpPort(4500), "IPsec through NAT", Content::Encrypted),
+    known(UdpPort(4739), "IPFIX", Content::Summaries),
+    known(UdpPort(4790), "VXLAN-GPE", Content::Packets),
+    known(UdpPort(5247), "CAPWAP", Content::Packets),
+    known(UdpPort(6080), "GUE", Content::Packets),
+    known(UdpPort(6343), "sFlow", Content::Summaries),
+    known(UdpPort(6635), "MPLS in UDP", Content::Packets),
+    known(UdpPort(7932), "the mirror of an HP switch", Content::Packets),
+    known(UdpPort(8472), "VXLAN on Linux's own default port", Content::Tunnel(TunnelKind::Vxlan)),
+    known(UdpPort(9995), "NetFlow", Content::Summaries),
+    known(UdpPort(30_030), "the mirror of a Juniper router", Content::Packets),
+    known(UdpPort(51_820), "WireGuard", Content::Encrypted),
+    known(LinkType(242), "IP over InfiniBand", Content::Packets),
+    known(LinkType(281), "the conduit of a Broadcom switch", Content::Packets),
+    known(LinkType(282), "the conduit of a Broadcom switch", Content::Packets),
+    known(LinkType(284), "the conduit of a Marvell switch", Content::Packets),
+    known(LinkType(285), "the conduit of a Marvell switch", Content::Packets),
 ];
 
-const fn ether_type(number: u16, name: &'static str, content: Content) -> OtherProtocol {
-    OtherProtocol { number: ProtocolNumber::EtherType(number), name, content }
-}
-
-const fn ip_protocol(number: u8, name: &'static str, content: Content) -> OtherProtocol {
-    OtherProtocol { number: ProtocolNumber::IpProtocol(number), name, content }
-}
-
-const fn udp_port(number: u16, name: &'static str, content: Content) -> OtherProtocol {
-    OtherProtocol { number: ProtocolNumber::UdpPort(number), name, content }
-}
-
-const fn link_type(number: u16, name: &'static str, content: Content) -> OtherProtocol {
-    OtherProtocol { number: ProtocolNumber::LinkType(number), name, content }
-}
-
-/// One count for each of them.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct PerProtocol([u64; OTHER_PROTOCOLS.len()]);
-
-impl Default for PerProtocol {
-    fn default() -> Self {
-        Self([0; OTHER_PROTOCOLS.len()])
-    }
-}
-
-impl PerProtocol {
-    pub(super) fn count(&mut self, number: ProtocolNumber) -> bool {
-        let found = OTHER_PROTOCOLS.binary_search_by_key(&number, |protocol| protocol.number);
-        let Some(count) = found.ok().and_then(|index| self.0.get_mut(index)) else { return false };
-        *count += 1;
-        true
-    }
-
-    pub(super) fn add(&mut self, other: &Self) {
-        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
-            *mine += theirs;
-        }
-    }
-
-    pub(super) fn each(&self) -> impl Iterator<Item = (&'static OtherProtocol, u64)> {
-        OTHER_PROTOCOLS.iter().zip(self.0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_protocol_is_found_and_counted_by_its_number() {
-        let mut counts = PerProtocol::default();
-        for (n, protocol) in OTHER_PROTOCOLS.iter().enumerate() {
-            assert!((0..=n).all(|_| counts.count(protocol.number)), "{protocol:?} is out of order");
-        }
-        assert!(counts.each().zip(1..).all(|((_, count), n)| count == n));
-        assert!(!counts.count(ProtocolNumber::UdpPort(4789)) && !counts.count(ProtocolNumber::EtherType(0x0800)));
-    }
+const fn known(number: ProtocolNumber, name: &'static str, content: Content) -> OtherProtocol {
+    OtherProtocol { number, name, content }
 }
