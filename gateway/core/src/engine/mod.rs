@@ -248,7 +248,7 @@ impl Engine {
 
     /// Takes a transfer that another of several engines saw.
     pub fn take_transfer(&mut self, ended: TransferEnded) {
-        self.services.add(&ended).count(&mut self.counters);
+        self.services.add(&ended, &mut self.counters);
         self.take_network_events();
     }
 
