@@ -81,7 +81,7 @@ fuzz_target!(|data: &[u8]| {
                 }
             }
             Step::Store => {
-                let [a, b] = engines.each_mut().map(|engine| engine.changed_records(2));
+                let [a, b] = engines.each_mut().map(|engine| engine.networks_mut().changed_records(2));
                 assert_eq!(a, b);
                 for (network, record) in a {
                     let Some(record) = record else { continue };
@@ -93,7 +93,7 @@ fuzz_target!(|data: &[u8]| {
             }
             Step::Ask => {
                 let now = Timestamp(talk.now);
-                let [a, b] = engines.each_ref().map(|engine| engine.networks(now));
+                let [a, b] = engines.each_ref().map(|engine| engine.networks().views(now));
                 assert_eq!(a, b);
                 assert!(a.len() <= 3, "networks");
                 for view in a {

@@ -90,11 +90,11 @@ impl Shares for NetworkTable {
 
 impl Shares for Engine {
     fn table(&self) -> &NetworkTable {
-        self.network_table()
+        self.networks()
     }
 
     fn table_mut(&mut self) -> &mut NetworkTable {
-        self.network_table_mut()
+        self.networks_mut()
     }
 
     fn taken_at(&self, network: Network, now: Timestamp) -> Option<Timestamp> {

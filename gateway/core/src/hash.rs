@@ -31,18 +31,6 @@ impl Hasher for SeededHasher {
         self.0 = fold(self.0 ^ word, 0xe703_7ed1_a0b4_28db);
     }
 
-    fn write_u32(&mut self, word: u32) {
-        self.write_u64(u64::from(word));
-    }
-
-    fn write_u16(&mut self, word: u16) {
-        self.write_u64(u64::from(word));
-    }
-
-    fn write_u8(&mut self, word: u8) {
-        self.write_u64(u64::from(word));
-    }
-
     fn write_usize(&mut self, word: usize) {
         self.write_u64(word as u64);
     }

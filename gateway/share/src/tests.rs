@@ -100,7 +100,7 @@ impl Gateway {
         self.end.turn(&mut self.engine, self.now);
         self.engine.handle_timeout(self.now);
         while self.engine.poll_event().is_some() {}
-        self.engine.estimate(Network::of(REMOTE), self.now)
+        self.engine.networks().estimate(Network::of(REMOTE), self.now)
     }
 }
 

@@ -178,7 +178,7 @@ impl Replay {
     /// The networks at `moment`.
     fn state(&mut self, moment: Timestamp) -> State {
         self.pass_time(moment);
-        let networks = self.engine.networks(moment);
+        let networks = self.engine.networks().views(moment);
         let traffic = self.traffic(&networks);
         State { began: self.span.map_or(moment, |(first, _)| first), at: moment, networks, traffic }
     }
@@ -255,7 +255,7 @@ impl Replay {
         self.pass_time(last);
         self.engine.finish(last);
         self.take_events();
-        let networks = self.engine.networks(last);
+        let networks = self.engine.networks().views(last);
         for moment in self.schedule.take().map(Schedule::after_the_end).unwrap_or_default() {
             sink.state(&self.state(moment))?;
         }

@@ -48,7 +48,7 @@ pub(super) fn restore(
     let mut trends: Vec<_> = opened.records.iter().map(|(network, record)| Trend::of(*network, record)).collect();
     let refused =
         refill(&mut engines, partition, opened.records, Micros::from_secs(config.estimate.bucket_s.get()), now);
-    let networks: Vec<_> = engines.iter().flat_map(|engine| engine.networks(now)).collect();
+    let networks: Vec<_> = engines.iter().flat_map(|engine| engine.networks().views(now)).collect();
     let count = |reason| refused.iter().filter(|(_, why)| *why == reason).count() as u64;
     let counts = [
         (Refused::Aged, count(Refused::Aged)),
@@ -113,7 +113,7 @@ fn writing(config: &Config) -> (Duration, NonZeroUsize) {
 /// From here on the engines keep account of changes.
 fn keep_account(engines: &mut [Engine]) {
     for engine in engines {
-        engine.changed_records(0);
+        engine.networks_mut().changed_records(0);
     }
 }
 
@@ -146,7 +146,7 @@ pub(super) fn refill(
         let Some(engine) = owner.and_then(|owner| engines.get_mut(owner)) else { continue };
         let why = Refused::of(&record, bucket, now);
         engine.restore(network, record, now);
-        if engine.network(network, now).is_none() {
+        if engine.networks().view(network, now).is_none() {
             refused.push((network, why));
         }
     }

@@ -280,7 +280,7 @@ impl Watch<'_> {
 
     fn state(&mut self, engines: &mut [Engine], run: Run, now: Timestamp) -> Result<()> {
         for engine in engines {
-            for network in engine.networks(now) {
+            for network in engine.networks().views(now) {
                 // A replay has no reports, and what was recorded is older than they are.
                 let text = format!("{network:?}").replace(", reported: None", "");
                 self.note(&format_args!("{text}"))?;
@@ -313,7 +313,7 @@ impl Figures {
     pub const NAMES: [&str; 5] = ["samples", "losses", "estimates", "share", "rtt_min_ms"];
 
     fn of(engines: &[Engine], now: Timestamp) -> Self {
-        let networks: Vec<_> = engines.iter().flat_map(|engine| engine.networks(now)).collect();
+        let networks: Vec<_> = engines.iter().flat_map(|engine| engine.networks().views(now)).collect();
         let shares = networks.iter().filter_map(|view| view.estimate.as_ref());
         let mut shares: Vec<f64> = shares.map(|estimate| estimate.share.segments_f64(estimate.mss)).collect();
         shares.sort_by(f64::total_cmp);

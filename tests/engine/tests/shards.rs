@@ -143,7 +143,7 @@ fn known(packets: &[Packet], config: &EngineConfig, count: u32, given: Given) ->
         engines[index].finish(end);
         pass_transfers(&mut engines, index);
     }
-    let mut networks: Vec<_> = engines.iter().flat_map(|engine| engine.networks(end)).collect();
+    let mut networks: Vec<_> = engines.iter().flat_map(|engine| engine.networks().views(end)).collect();
     networks.sort_by_key(|view| view.network);
     let mut counters = Counters::default();
     for engine in &engines {
@@ -232,7 +232,7 @@ fn gateways(packets: &[Packet], config: &EngineConfig, count: u16, passes: Passe
             pass_time(std::slice::from_mut(engine), 0, later);
         }
     }
-    engines.iter().map(|engine| engine.networks(later)).collect()
+    engines.iter().map(|engine| engine.networks().views(later)).collect()
 }
 
 fn exchange(engines: &mut [Engine], cells: &[Vec<(Network, Cell)>], now: Timestamp) {
@@ -420,7 +420,7 @@ fn what_is_followed_under_overload_is_known_as_if_nothing_else_had_been_there() 
     assert!((60_000..120_000).contains(&left), "{left} of 150,000 left alone");
     let end = packets.last().unwrap().at;
     let [thinned_networks, spared_networks] = [&thinned, &spared].map(|engine| {
-        let mut networks = engine.networks(end);
+        let mut networks = engine.networks().views(end);
         for view in &mut networks {
             // What is weighted by the part that is followed.
             (view.followed, view.parallel, view.parallel_at_samples, view.parallel_here) = (SampleRate::ALL, 0, 0, 0);

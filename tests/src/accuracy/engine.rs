@@ -100,7 +100,7 @@ pub fn replay(capture: &Path, moments: &[Moment], since_ns: u64, lost: Option<(f
     }
     replay.answer(moments, u64::MAX);
     let Replay { mut engine, mut seen, .. } = replay;
-    seen.networks = engine.networks(last);
+    seen.networks = engine.networks().views(last);
     engine.finish(last);
     take_reports(&mut engine, &mut seen.reports);
     Ok(seen)

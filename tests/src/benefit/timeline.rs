@@ -157,7 +157,7 @@ fn count<'a>(packets: impl Iterator<Item = &'a Sent>) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use spand_core::wire::segment::{Ecn, Options};
+    use spand_core::wire::segment::Options;
     use spand_proto::units::Timestamp;
 
     use super::*;
@@ -185,7 +185,7 @@ mod tests {
             window: 1_000,
             payload_len,
             ip_id: None,
-            ecn: Ecn::NotEct,
+            ect: false,
             options: Options::default(),
         };
         let (syn, data) = (Flags::SYN, Flags::ACK);

@@ -171,8 +171,8 @@ mod tests {
             }
         }
         engine.handle_timeout(now);
-        assert_eq!(engine.networks(now).len(), 600);
-        assert!(engine.estimate(network(599), now).is_some());
+        assert_eq!(engine.networks().views(now).len(), 600);
+        assert!(engine.networks().estimate(network(599), now).is_some());
         assert_eq!(engine.sharing_counts().unwrap().taken, 1_200);
     }
 }

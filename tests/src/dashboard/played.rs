@@ -49,8 +49,8 @@ impl Played {
         let length = packets.last().map_or(Micros(0), |packet| packet.at.plus(PAUSE));
         let mut played = Self { engine, packets, began: now.before(length).after(LEFT), next: 0, newest: None };
         // From here on the engine keeps account of what changes and of its samples.
-        played.engine.changed_records(0);
-        played.engine.take_samples();
+        played.engine.networks_mut().changed_records(0);
+        played.engine.networks_mut().take_samples();
         Ok(played)
     }
 

@@ -224,17 +224,18 @@ impl Feeder {
         while let Some(event) = made.table.poll_event() {
             batch.events.push(event.into());
         }
-        let (of_played, of_made) = (played.engine.changed_records(CHANGED), made.table.changed_records(CHANGED));
+        let (of_played, of_made) =
+            (played.engine.networks_mut().changed_records(CHANGED), made.table.changed_records(CHANGED));
         let more = of_made.len() == CHANGED;
         for (network, record) in of_played.iter().chain(&of_made) {
             batch.trends.extend(record.as_ref().map(|record| Trend::of(*network, record)));
-            let view = played.engine.network(*network, now).or_else(|| made.table.view(*network, now));
+            let view = played.engine.networks().view(*network, now).or_else(|| made.table.view(*network, now));
             batch.events.push(match view {
                 Some(view) => Event::Network(Box::new(view)),
                 None => Event::Withdrawn { network: *network, reason: Withdrawal::Evicted },
             });
         }
-        batch.samples = played.engine.take_samples();
+        batch.samples = played.engine.networks_mut().take_samples();
         batch.samples.extend(made.table.take_samples());
         let counters = played.engine.counters().clone();
         // One packet in fifty.

@@ -125,7 +125,7 @@ impl Scene {
         outcome.memory = engine.memory();
         outcome.held_bytes = held_bytes().saturating_sub(before);
         outcome.counters = engine.counters().clone();
-        outcome.networks = engine.networks(Timestamp(EPOCH_NS + end_ns)).len();
+        outcome.networks = engine.networks().views(Timestamp(EPOCH_NS + end_ns)).len();
         outcome.tuples = flood.map(|flood| flood.tuples()).or(spoofer.map(|one| one.connections())).unwrap_or(0);
         outcome.resident_mib = resident_mib();
         drop(engine);
@@ -195,7 +195,7 @@ impl Tap {
     }
 
     fn look(&mut self, at_ns: u64) {
-        let views = self.engine.networks(Timestamp(EPOCH_NS + at_ns));
+        let views = self.engine.networks().views(Timestamp(EPOCH_NS + at_ns));
         let shares = views.into_iter().filter_map(|view| Some((view.network, view.estimate?.share.bytes())));
         self.outcome.shares.push(shares.collect());
         self.outcome.most_connections = self.outcome.most_connections.max(self.engine.connections());

@@ -201,7 +201,7 @@ impl Scene {
         let ignored = Ignored::VARIANTS.iter().map(|reason| (*reason, counters.ignored(*reason))).collect();
         Ok(Known {
             events,
-            networks: format!("{:?}", engine.networks(now)),
+            networks: format!("{:?}", engine.networks().views(now)),
             services: format!("{:?}", engine.services()),
             connections: engine.connections(),
             counted: counters.named().to_vec(),

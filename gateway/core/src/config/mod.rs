@@ -156,19 +156,19 @@ impl Default for EngineConfig {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: non_zero(1_000_000),
-            networks: non_zero(1_000_000),
-            segment_memory_bytes: non_zero(320 << 20),
-            sender_memory_bytes: non_zero(2 << 30),
-            network_memory_bytes: non_zero(1 << 30),
-            outstanding_segments: non_zero_u32(16_384),
-            sequence_ranges: non_zero_u32(1_024),
-            services: non_zero(8_192),
-            report_samples: non_zero_u32(10_000),
+            connections: const { NonZeroUsize::new(1_000_000).unwrap() },
+            networks: const { NonZeroUsize::new(1_000_000).unwrap() },
+            segment_memory_bytes: const { NonZeroUsize::new(320 << 20).unwrap() },
+            sender_memory_bytes: const { NonZeroUsize::new(2 << 30).unwrap() },
+            network_memory_bytes: const { NonZeroUsize::new(1 << 30).unwrap() },
+            outstanding_segments: const { NonZeroU32::new(16_384).unwrap() },
+            sequence_ranges: const { NonZeroU32::new(1_024).unwrap() },
+            services: const { NonZeroUsize::new(8_192).unwrap() },
+            report_samples: const { NonZeroU32::new(10_000).unwrap() },
             idle_established: Micros::from_secs(3_600),
             idle_other: Micros::from_secs(120),
             idle_unacknowledged: Micros::from_secs(60),
-            events: non_zero(65_536),
+            events: const { NonZeroUsize::new(65_536).unwrap() },
         }
     }
 }
@@ -193,7 +193,7 @@ impl WindowConfig {
 impl Default for WindowConfig {
     fn default() -> Self {
         Self {
-            buckets: non_zero_u32(30),
+            buckets: const { NonZeroU32::new(30).unwrap() },
             bucket: Micros::from_secs(10),
             min_samples: 3,
             min_connections: 2,
@@ -201,19 +201,5 @@ impl Default for WindowConfig {
             change: 0.1,
             refresh: Micros::from_secs(20),
         }
-    }
-}
-
-const fn non_zero(n: usize) -> NonZeroUsize {
-    match NonZeroUsize::new(n) {
-        Some(n) => n,
-        None => NonZeroUsize::MIN,
-    }
-}
-
-const fn non_zero_u32(n: u32) -> NonZeroU32 {
-    match NonZeroU32::new(n) {
-        Some(n) => n,
-        None => NonZeroU32::MIN,
     }
 }

@@ -64,7 +64,7 @@ impl From<(TunnelKind, u16)> for Encapsulation {
 pub struct Tunnels {
     /// Every kind where it has its own place, between any endpoints.
     all: bool,
-    /// Several sets of endpoints of one encapsulation are alternatives.
+    /// In order of the encapsulations. Several sets of endpoints of one are alternatives.
     taken: Vec<(Encapsulation, JointPrefixSet<IpNet>)>,
 }
 
@@ -92,6 +92,7 @@ impl Tunnels {
     #[must_use]
     pub fn between(mut self, tunnel: impl Into<Encapsulation>, endpoints: &[IpNet]) -> Self {
         self.taken.push((tunnel.into(), endpoints.iter().copied().collect()));
+        self.taken.sort_by_key(|(one, _)| *one);
         self
     }
 

@@ -26,7 +26,7 @@ use crate::flow::hosts::Hosts;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::report::DirectionReport;
-use crate::flow::table::{FlowTable, TICK_BITS, Turning};
+use crate::flow::table::{FlowTable, TICK_BITS};
 use crate::flow::tuple::Tuple;
 use crate::mem::MemoryUse;
 use crate::networks::NetworkTable;
@@ -190,8 +190,7 @@ impl Engine {
         self.now = self.now.max(now);
         self.thinning.advance(self.now, self.config.window.bucket);
         self.services.expire(self.now);
-        let mut turning = Turning::default();
-        while let Some(key) = self.flows.due(self.now, &mut turning) {
+        while let Some(key) = self.flows.due(self.now) {
             self.look(key);
             self.take_network_events();
         }
@@ -249,7 +248,7 @@ impl Engine {
 
     /// Takes a transfer that another of several engines saw.
     pub fn take_transfer(&mut self, ended: TransferEnded) {
-        self.services.add(&ended).count(&mut self.counters);
+        self.services.add(&ended, &mut self.counters);
         self.take_network_events();
     }
 

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
@@ -10,8 +9,7 @@ use super::{Engine, LATEST};
 use crate::counters::Ignored;
 use crate::flow::sink::FlowSink;
 use crate::networks::NetworkTable;
-use crate::networks::reported::{ReportCounts, ReportRefused, ReportedConnection};
-use crate::networks::view::NetworkView;
+use crate::networks::reported::{ReportRefused, ReportedConnection};
 use crate::types::{
     ConnectionId, Delivered, Flows, LimitCounts, RttSum, SampleRate, SenderId, SenderState, WindowSample,
 };
@@ -68,55 +66,12 @@ impl FlowSink for NetworkTable {
 }
 
 impl Engine {
-    /// The estimate of a network in force at `now`.
-    pub fn estimate(&self, network: Network, now: Timestamp) -> Option<Estimate> {
-        self.networks.estimate(network, now)
-    }
-
-    /// Every network with samples, in order of prefix; also those without an estimate.
-    pub fn networks(&self, now: Timestamp) -> Vec<NetworkView> {
-        self.networks.views(now)
-    }
-
-    /// One network, where it has samples.
-    pub fn network(&self, network: Network, now: Timestamp) -> Option<NetworkView> {
-        self.networks.view(network, now)
-    }
-
-    /// Networks in the table, including aged ones that were not evaluated since.
-    pub fn network_count(&self) -> usize {
-        self.networks.len()
-    }
-
-    /// Networks that changed and were not returned by [`Self::changed_records`] since.
-    pub fn changed(&self) -> usize {
-        self.networks.changed()
-    }
-
-    /// For the store: at most `limit` networks that changed since they were last returned here, and what is kept of
-    /// them, or `None` if they were removed. The first call starts the account with everything there is; an engine that is
-    /// never asked keeps none.
-    pub fn changed_records(&mut self, limit: usize) -> Vec<(Network, Option<NetworkRecord>)> {
-        self.networks.changed_records(limit)
-    }
-
-    /// The same with an event of each, which holds its view at `now`.
+    /// For the store: [`NetworkTable::changed_records`], with an event of each, which holds its view at `now`.
     pub fn changed_networks(&mut self, limit: usize, now: Timestamp) -> Vec<(Network, Option<NetworkRecord>)> {
         let room = self.config.limits.events.get().saturating_sub(self.events.len());
         let changed = self.networks.changed_networks(limit.min(room), now);
         self.take_network_events();
         changed
-    }
-
-    /// To be shown: samples and lower bounds since the last call, as measured. The first call only starts
-    /// the account; an engine that is never asked keeps none.
-    pub fn take_samples(&mut self) -> Vec<WindowSample> {
-        self.networks.take_samples()
-    }
-
-    /// Samples dropped before they were taken: at most 4,096 wait.
-    pub fn samples_dropped(&self) -> u64 {
-        self.networks.recent.dropped
     }
 
     /// From the store: gives a network its record back, as far as it has not aged at `now`. For the start, before the
@@ -129,13 +84,13 @@ impl Engine {
     }
 
     /// The table of its networks.
-    pub fn network_table(&self) -> &NetworkTable {
+    pub fn networks(&self) -> &NetworkTable {
         &self.networks
     }
 
     /// The same, to share it with other gateways and to take what they saw; the networks have to be those that the engine
     /// [makes](Self::makes).
-    pub fn network_table_mut(&mut self) -> &mut NetworkTable {
+    pub fn networks_mut(&mut self) -> &mut NetworkTable {
         &mut self.networks
     }
 
@@ -155,11 +110,6 @@ impl Engine {
         self.networks.reports.count(outcome);
         self.take_network_events();
         outcome
-    }
-
-    /// What became of reports.
-    pub fn report_counts(&self) -> &ReportCounts {
-        &self.networks.reports
     }
 
     /// Looks at networks that are due, with at most so much work and at most as many as there is room for their events: the

@@ -6,8 +6,7 @@ use smallvec::SmallVec;
 use spand_proto::units::{Micros, Window};
 
 use super::load;
-use crate::types::ConnectionId;
-use crate::window::bucket::QueueSum;
+use super::sources::{self, Given};
 use crate::window::record::WindowSlice;
 
 /// Fewest connections that must show it: as many as let a start fall below the host's default.
@@ -33,24 +32,16 @@ pub(super) fn buffer(slice: WindowSlice<'_>, bucket: Micros) -> Option<Window> {
 
 /// One value for each address, or for each connection where there is one address; none of too few connections.
 fn voices(slice: WindowSlice<'_>) -> SmallVec<[f64; 32]> {
-    // Those beyond the limit of a bucket may be of any address.
-    let named = slice.contributions.iter().filter(|part| part.queued.losses > 0).filter_map(|part| {
-        let source = part.source?;
-        Some((source.remote, source.connection, part.queued))
-    });
-    let mut parts: SmallVec<[(IpAddr, ConnectionId, QueueSum); 16]> = named.collect();
-    if parts.len() < MIN_CONNECTIONS {
+    if slice.contributions.iter().filter(|part| part.queued.losses > 0).count() < MIN_CONNECTIONS {
         return SmallVec::new();
     }
-    parts.sort_unstable_by_key(|(remote, connection, _)| (*remote, *connection));
-    let connections = parts.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)).filter_map(|same| {
-        let queued = same.iter().fold(QueueSum::default(), |sum, (_, _, queued)| sum.with(*queued));
-        let losses = f64::from(queued.losses);
-        let mean = queued.bytes / losses;
-        let variance = queued.squares / losses - mean * mean;
-        (variance <= (MAX_SCATTER * mean).powi(2)).then_some((same.first()?.0, mean))
-    });
-    let connections: SmallVec<[(IpAddr, f64); 32]> = connections.collect();
+    let agreeing = |one: &Given| {
+        let losses = f64::from(one.queued.losses);
+        let mean = one.queued.bytes / losses;
+        let variance = one.queued.squares / losses - mean * mean;
+        (losses > 0.0 && variance <= (MAX_SCATTER * mean).powi(2)).then_some((one.source.remote, mean))
+    };
+    let connections: SmallVec<[(IpAddr, f64); 32]> = sources::connections(slice).iter().filter_map(agreeing).collect();
     if connections.len() < MIN_CONNECTIONS {
         return SmallVec::new();
     }

@@ -74,14 +74,10 @@ pub trait Rule: fmt::Debug + Send + Sync {
     /// The share `Wc` that the window shows; `None` without samples.
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window>;
 
-    /// Whether the end of a slow start counts as a sample, as in the paper, and not as a lower bound.
+    /// Whether the end of a slow start counts as a sample, as in the paper, and not as a lower bound. Lower bounds alone give no estimate then;
+    /// else they give one, which is marked as a bound.
     fn reads_slow_start_ends(&self) -> bool {
         false
-    }
-
-    /// Whether lower bounds alone give an estimate, which is marked as one.
-    fn gives_bounds(&self) -> bool {
-        !self.reads_slow_start_ends()
     }
 
     /// The largest window that counts as carried without loss, for a sample of the address `of`.
@@ -149,6 +145,8 @@ pub(crate) fn of_counted(
     config: &WindowConfig,
     rule: &dyn Rule,
 ) -> Result<Estimate, NoEstimate> {
+    let bdp = delivery.bdp(now, slice.rtt().min);
+    let gives_bounds = !rule.reads_slow_start_ends();
     let too_few = if counts.samples < config.min_samples {
         Some(NoEstimate::TooFewSamples)
     } else if counts.connections < config.min_connections {
@@ -159,21 +157,17 @@ pub(crate) fn of_counted(
     if let Some(too_few) = too_few {
         let enough = counts.samples.saturating_add(counts.lower_bounds) >= config.min_samples
             && counts.connections_in_all >= config.min_connections;
-        let window = || remotes::attested(slice.contributions, beyond_initial_window);
-        let bound = if enough && rule.gives_bounds() { Bound::of(slice, config, window()) } else { None };
-        let bound = bound.ok_or(too_few)?;
-        return Ok(Estimate {
-            bdp: delivery.bdp(now, slice.rtt().min),
-            ..at_least(network, slice, bound, now, (config, rule))
-        });
+        let bound = || {
+            let window = remotes::attested(slice.contributions, beyond_initial_window);
+            at_least(network, slice, (window, bdp), now, (config, rule))
+        };
+        return if enough && gives_bounds { bound() } else { None }.ok_or(too_few);
     }
     let refreshed = record.newest_sample.filter(|newest| now.since(*newest) <= config.max_age);
     let refreshed = refreshed.ok_or(NoEstimate::Expired)?;
     let (kept, kept_counts);
     let (mut slice, mut counts, mut past_load) = (slice, counts, false);
-    if rule.gives_bounds()
-        && let Some(of_now) = load::of_now(slice, record.bucket, now)
-    {
+    if gives_bounds && let Some(of_now) = load::of_now(slice, record.bucket, now) {
         kept = of_now;
         let others = WindowSlice { contributions: &kept, ..slice };
         kept_counts = Counts::of(others);
@@ -182,21 +176,16 @@ pub(crate) fn of_counted(
             (slice, counts) = (others, &kept_counts);
         }
     }
-    if rule.gives_bounds()
+    if gives_bounds
         && sources::loses_at_random(slice)
-        && let Some(bound) = Bound::of(slice, config, remotes::carried(slice.contributions))
+        && let Some(bound) = at_least(network, slice, (remotes::carried(slice.contributions), bdp), now, (config, rule))
     {
-        return Ok(Estimate {
-            bdp: delivery.bdp(now, slice.rtt().min),
-            refreshed,
-            mark: Some(Mark::RandomLoss),
-            ..at_least(network, slice, bound, now, (config, rule))
-        });
+        return Ok(Estimate { refreshed, mark: Some(Mark::RandomLoss), ..bound });
     }
     let Shown { share, is_lower_bound, mark, fell } = Shown::of(slice, rule).ok_or(NoEstimate::TooFewSamples)?;
     let mark = if past_load { Some(Mark::PastLoad) } else { mark };
     let losses = fell.unwrap_or(slice);
-    let is_full = rule.gives_bounds() && !is_lower_bound;
+    let is_full = gives_bounds && !is_lower_bound;
     let is_backed = mark.is_none() && !is_lower_bound;
     let backed = fell.map_or(counts.loss_connections, |fell| Counts::of(fell).loss_connections);
     Ok(Estimate {
@@ -214,9 +203,7 @@ pub(crate) fn of_counted(
         opening,
         buffer: buffer::buffer(slice, record.bucket),
         // Where addresses differ, the fastest client gives the product. The others may hold no more than the share.
-        bdp: delivery
-            .bdp(now, slice.rtt().min)
-            .map(|bdp| if mark == Some(Mark::AddressesDiffer) && bdp > share { share } else { bdp }),
+        bdp: bdp.map(|bdp| if mark == Some(Mark::AddressesDiffer) && bdp > share { share } else { bdp }),
         refreshed,
         confidence: confidence(apart(losses, share, is_full), is_lower_bound, (now.since(refreshed), config.max_age)),
         rule: rule.kind(),
@@ -240,7 +227,7 @@ impl<'a> Shown<'a> {
     pub(crate) fn of(slice: WindowSlice<'a>, rule: &dyn Rule) -> Option<Self> {
         let share = rule.share(slice)?;
         let shown = Self { share, is_lower_bound: false, mark: None, fell: None };
-        if !rule.gives_bounds() {
+        if rule.reads_slow_start_ends() {
             return Some(shown);
         }
         if let Some((share, fell)) = sources::fallen(slice, share) {
@@ -254,20 +241,6 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// What a network carries at least, where too few samples show what it carries at most: a lower bound on the share.
-#[derive(Clone, Copy, Debug)]
-struct Bound {
-    window: Window,
-    mss: Bytes,
-    /// Lower bounds and samples behind it, and connections that gave them.
-    bounds: u32,
-    connections: u32,
-    /// Their addresses.
-    addresses: usize,
-    /// Bucket of the newest.
-    newest: u64,
-}
-
 /// Whether a contribution counts towards an estimate: samples, or a lower bound beyond the initial window.
 pub fn says_something(part: &Contribution) -> bool {
     part.samples > 0 || beyond_initial_window(part).is_some()
@@ -279,59 +252,52 @@ fn beyond_initial_window(part: &Contribution) -> Option<Window> {
     part.largest_bound.filter(|bound| *bound > least)
 }
 
-impl Bound {
-    /// That of `window`. None where bounds and samples are fewer than samples are wanted.
-    fn of(slice: WindowSlice<'_>, config: &WindowConfig, window: Option<Window>) -> Option<Self> {
-        let parts = || slice.contributions.iter().filter(|part| says_something(part));
-        let bounds =
-            parts().fold(0, |sum: u32, part| sum.saturating_add(part.lower_bounds).saturating_add(part.samples));
-        let mut connections: SmallVec<[_; 32]> = parts().filter_map(|part| part.source).collect();
-        connections.sort_unstable();
-        connections.dedup();
-        let connections = u32::try_from(connections.len()).unwrap_or(u32::MAX);
-        if bounds < config.min_samples || connections < config.min_connections {
-            return None;
-        }
-        let newest = parts().next_back()?;
-        let mut addresses: SmallVec<[_; 32]> = parts().map(remotes::address).collect();
-        addresses.sort_unstable();
-        addresses.dedup();
-        let addresses = addresses.len();
-        Some(Self { window: window?, mss: newest.mss, bounds, connections, addresses, newest: newest.bucket })
-    }
-}
-
-/// The estimate of a network of which only a lower bound of the share is known. Nothing of it is by a loss, so that slow start goes on from
-/// there (`docs/decisions/full-pipe.md`).
+/// The estimate of a network of which only a lower bound of the share is known: `window`, where there are as many lower bounds and samples as
+/// samples are wanted. Nothing of it is by a loss, so that slow start goes on from there (`docs/decisions/full-pipe.md`).
 fn at_least(
     network: Network,
     slice: WindowSlice<'_>,
-    bound: Bound,
+    (window, bdp): (Option<Window>, Option<Window>),
     now: Timestamp,
     (config, rule): (&WindowConfig, &dyn Rule),
-) -> Estimate {
-    let Bound { window, mss, bounds, connections, addresses, newest } = bound;
-    let refreshed = now.min(Timestamp(newest.saturating_add(1).saturating_mul(bucket_nanos(config.bucket))));
-    Estimate {
+) -> Option<Estimate> {
+    let parts = || slice.contributions.iter().filter(|part| says_something(part));
+    let samples = parts().fold(0, |sum: u32, part| sum.saturating_add(part.lower_bounds).saturating_add(part.samples));
+    let connections = u32::try_from(distinct(parts().filter_map(|part| part.source))).unwrap_or(u32::MAX);
+    if samples < config.min_samples || connections < config.min_connections {
+        return None;
+    }
+    let newest = parts().next_back()?;
+    let refreshed = now.min(Timestamp(newest.bucket.saturating_add(1).saturating_mul(bucket_nanos(config.bucket))));
+    let alike = repeat_n(0.0, distinct(parts().map(remotes::address)));
+    Some(Estimate {
         network,
-        share: window,
+        share: window?,
         is_lower_bound: true,
-        mss,
+        mss: newest.mss,
         rtt_min: slice.rtt().min,
         rtt_mean: slice.rtt_mean(),
-        samples: bounds,
+        samples,
         connections,
         loss_connections: 0,
         losses: slice.losses(),
         loss_window: None,
         opening: None,
         buffer: None,
-        bdp: None,
+        bdp,
         refreshed,
-        confidence: confidence(repeat_n(0.0, addresses), true, (now.since(refreshed), config.max_age)),
+        confidence: confidence(alike, true, (now.since(refreshed), config.max_age)),
         rule: rule.kind(),
         mark: None,
-    }
+    })
+}
+
+/// How many different ones there are.
+fn distinct<T: Ord>(all: impl Iterator<Item = T>) -> usize {
+    let mut all: SmallVec<[T; 64]> = all.collect();
+    all.sort_unstable();
+    all.dedup();
+    all.len()
 }
 
 /// How likely a share is within a fifth of the network's, from 0 to 1 (`docs/decisions/estimate-of-a-network.md`):
@@ -359,17 +325,20 @@ fn apart(slice: WindowSlice<'_>, share: Window, of_full: bool) -> impl Iterator<
     let of = |part: &Contribution| {
         if of_full { (part.full.samples, part.full.bytes) } else { (part.samples, part.sum_bytes) }
     };
-    let counted = slice.contributions.iter().filter(|part| of(part).0 > 0);
-    let mut given: SmallVec<[_; 32]> = counted.map(|part| (remotes::address(part), of(part))).collect();
-    given.sort_unstable_by_key(|(address, _)| *address);
-    given.dedup_by(|(address, (samples, bytes)), (kept, sum)| {
-        let is_same = address == kept;
-        if is_same {
-            *sum = (sum.0.saturating_add(*samples), sum.1 + *bytes);
-        }
-        is_same
+    let means = means(slice.contributions.iter().map(|part| (remotes::address(part), of(part))));
+    means.into_iter().map(move |mean| mean / share.bytes() - 1.0)
+}
+
+/// The mean of the samples under each key, in order of the keys; each part has a number of samples and their sum.
+fn means<K: Copy + Ord>(parts: impl Iterator<Item = (K, (u32, f64))>) -> SmallVec<[f64; 64]> {
+    let mut given: SmallVec<[_; 64]> = parts.filter(|(_, (samples, _))| *samples > 0).collect();
+    given.sort_unstable_by_key(|(key, _)| *key);
+    let sums = given.chunk_by(|one, next| one.0 == next.0).map(|same| {
+        let add =
+            |sum: (f64, f64), (_, (samples, bytes)): &(K, (u32, f64))| (sum.0 + f64::from(*samples), sum.1 + bytes);
+        same.iter().fold((0.0, 0.0), add)
     });
-    given.into_iter().map(move |(_, (samples, bytes))| bytes / f64::from(samples) / share.bytes() - 1.0)
+    sums.map(|(samples, bytes)| bytes / samples).collect()
 }
 
 fn freshness(age: Micros, max_age: Micros) -> f64 {

@@ -1,14 +1,10 @@
 //! Bounds an estimate that was made with cells of other gateways by the samples of this gateway's own tap. Where the own tap saw few connections it
 //! bounds nothing.
 
-use std::net::IpAddr;
-
-use smallvec::SmallVec;
 use spand_proto::estimate::{Estimate, Mark};
 use spand_proto::units::{Micros, Timestamp, Window};
 
-use super::{Rule, Shown, buffer, loss_window, median_mss, remotes};
-use crate::types::ConnectionId;
+use super::{Rule, Shown, buffer, distinct, loss_window, means, median_mss, remotes};
 use crate::window::bucket::Contribution;
 use crate::window::delivery::Delivery;
 use crate::window::record::{NetworkRecord, WindowSlice};
@@ -30,7 +26,7 @@ pub(crate) fn bounded(
     rule: &dyn Rule,
 ) -> Estimate {
     let mut bounded = of_all;
-    if addresses(own) >= ENOUGH {
+    if distinct(own.rtts.iter().map(|part| part.remote)) >= ENOUGH {
         if let (Some(Micros(mean)), Some(Micros(own))) = (bounded.rtt_mean, own.rtt_mean()) {
             bounded.rtt_mean = Some(Micros(mean.clamp(own - own / RTT_PART, own.saturating_add(own / RTT_PART))));
         }
@@ -62,31 +58,11 @@ fn within(value: f64, own: f64, part: f64) -> f64 {
     value.clamp(own * (1.0 - part), own * (1.0 + part))
 }
 
-/// Addresses with round trips.
-fn addresses(own: WindowSlice<'_>) -> usize {
-    let mut remotes: SmallVec<[IpAddr; 64]> = own.rtts.iter().map(|part| part.remote).collect();
-    remotes.sort_unstable();
-    remotes.dedup();
-    remotes.len()
-}
-
 /// The largest allowed change of a mean, relative to it; `None` where the own tap saw too few connections. `counted` gives the number of a
 /// contribution's samples and their sum.
 fn part_of(own: WindowSlice<'_>, counted: impl Fn(&Contribution) -> (u32, f64)) -> Option<f64> {
-    let mut connections = SmallVec::<[(ConnectionId, f64, f64); 64]>::new();
-    for part in own.contributions {
-        let (samples, bytes) = counted(part);
-        if let Some(source) = part.source.filter(|_| samples > 0) {
-            connections.push((source.connection, samples.into(), bytes));
-        }
-    }
-    connections.sort_unstable_by_key(|(connection, ..)| *connection);
-    let means = connections.chunk_by(|one, next| one.0 == next.0).map(|same| {
-        let (samples, bytes) =
-            same.iter().fold((0.0, 0.0), |sum, (_, samples, bytes)| (sum.0 + samples, sum.1 + bytes));
-        bytes / samples
-    });
-    let means: SmallVec<[f64; 64]> = means.collect();
+    let of = |part: &Contribution| Some((part.source?.connection, counted(part)));
+    let means = means(own.contributions.iter().filter_map(of));
     if means.len() < ENOUGH {
         return None;
     }

@@ -1,6 +1,7 @@
 //! Samples by connection and address. They show random losses, addresses that differ, and a path that fell (`docs/definitions.md`, "Marks").
 //! It makes no estimate.
 
+use std::cmp::Reverse;
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
@@ -13,18 +14,17 @@ use crate::window::record::WindowSlice;
 
 /// What one connection gave, or one address.
 #[derive(Clone, Copy, Debug)]
-struct Given {
+pub(super) struct Given {
     /// Who; of an address its first connection.
-    source: Source,
+    pub(super) source: Source,
     /// Samples, and their sum in bytes.
-    count: u32,
-    samples: f64,
+    samples: u32,
     bytes: f64,
     /// Those that a loss gave: their number, sum, and sum of squares in bytes.
     losses: f64,
     loss_bytes: f64,
     loss_squares: f64,
-    queued: QueueSum,
+    pub(super) queued: QueueSum,
 }
 
 impl Given {
@@ -38,8 +38,7 @@ impl Given {
         };
         Some(Self {
             source: part.source?,
-            count: part.samples,
-            samples: part.samples.into(),
+            samples: part.samples,
             bytes: part.sum_bytes,
             losses,
             loss_bytes: part.loss_bytes,
@@ -49,8 +48,7 @@ impl Given {
     }
 
     fn with(mut self, other: &Self) -> Self {
-        self.count = self.count.saturating_add(other.count);
-        self.samples += other.samples;
+        self.samples = self.samples.saturating_add(other.samples);
         self.bytes += other.bytes;
         self.losses += other.losses;
         self.loss_bytes += other.loss_bytes;
@@ -61,7 +59,7 @@ impl Given {
 
     /// Mean of the samples.
     fn mean(&self) -> f64 {
-        self.bytes / self.samples
+        self.bytes / f64::from(self.samples)
     }
 
     /// The part of the window that waited in the queue when a packet was lost, on average.
@@ -83,7 +81,7 @@ fn together(given: &mut SmallVec<[Given; 32]>, same: impl Fn(&Given, &Given) -> 
 }
 
 /// What each connection with samples gave, in order of addresses; those beyond a bucket's room are left out.
-fn connections(slice: WindowSlice<'_>) -> SmallVec<[Given; 32]> {
+pub(super) fn connections(slice: WindowSlice<'_>) -> SmallVec<[Given; 32]> {
     let parts = slice.contributions.iter().filter(|part| part.samples > 0);
     let mut given: SmallVec<[Given; 32]> = parts.filter_map(Given::of).collect();
     // Each bucket is in this order already.
@@ -150,7 +148,7 @@ fn scatter(voices: &[Given]) -> Option<f64> {
 }
 
 /// An address with fewer samples has no share of its own.
-const FEWEST_SAMPLES: f64 = 3.0;
+const FEWEST_SAMPLES: u32 = 3;
 /// Addresses differ where the upper quartile of their shares is above this many times the lower one.
 const FACTOR: f64 = 2.0;
 /// The same of fewer than four, by the largest and the smallest.
@@ -228,14 +226,14 @@ const NAMED: usize = 16;
 /// The shares of the addresses with the most samples, the largest share first; `share` is that of the estimate.
 pub(crate) fn address_shares(slice: WindowSlice<'_>, share: Window) -> Vec<AddressShare> {
     let mut given = addresses(slice);
-    given.sort_by(|one, next| next.samples.total_cmp(&one.samples));
+    given.sort_by_key(|one| Reverse(one.samples));
     given.truncate(NAMED);
     given.sort_by(|one, next| next.mean().total_cmp(&one.mean()));
     let of = |one: &Given| {
         Some(AddressShare {
             address: one.source.remote,
             share: Window::from_bytes(one.mean())?,
-            samples: one.count,
+            samples: one.samples,
             is_lower: one.samples >= FEWEST_SAMPLES && one.mean() <= share.bytes() * (1.0 + f64::EPSILON),
         })
     };

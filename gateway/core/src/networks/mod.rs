@@ -122,6 +122,16 @@ enum Evidence<'a> {
 }
 
 impl NetworkTable {
+    /// What became of reports.
+    pub fn report_counts(&self) -> &ReportCounts {
+        &self.reports
+    }
+
+    /// Samples dropped before they were taken to be shown: at most 4,096 wait.
+    pub fn samples_dropped(&self) -> u64 {
+        self.recent.dropped
+    }
+
     /// An empty table for at most `limit` networks. `hash_seed` keeps outsiders from aiming networks at one place of it;
     /// no answer depends on it.
     pub fn new(config: WindowConfig, limit: NonZeroUsize, rule: RuleKind, hash_seed: u64) -> Self {

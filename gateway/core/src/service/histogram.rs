@@ -54,7 +54,7 @@ impl Histogram {
             self.before = if passed < 2 * SPAN.0 { self.lately } else { [0; BINS] };
             self.lately = [0; BINS];
             self.began = at;
-            self.remotes.clear();
+            self.remotes = Remotes::new();
         }
         let taken = self.remotes.takes(remote, weight);
         if let Some(count) = self.lately.get_mut(bin(size)) {
@@ -113,53 +113,41 @@ fn end(bin: usize) -> Bytes {
 /// quantile takes, so that no address alone decides what three of four transfers do not exceed.
 pub(super) const PER_REMOTE: u8 = 3;
 /// Remote addresses remembered for each service.
-pub(super) const KEPT: usize = 64;
+pub(super) const KEPT: u8 = 64;
 /// An IPv6 client has a whole /64 (RFC 6177), and each of its addresses is the same client.
 const IPV6_BITS: u32 = 64;
 
 /// The newest remote addresses of a service.
 #[derive(Clone, Debug)]
 pub(super) struct Remotes {
-    /// A keyed hash of each.
-    keys: [u32; KEPT],
+    /// A keyed hash of each; 0 in places that are not taken yet. The one address in 2^32 with that hash may count more often.
+    keys: [u32; KEPT as usize],
     /// How many transfers of each counted.
-    counted: [u8; KEPT],
-    len: u8,
-    /// The oldest, which the next one takes the place of where all are taken.
-    oldest: u8,
+    counted: [u8; KEPT as usize],
+    /// The place that the next one takes: where all are taken, that of the oldest.
+    next: u8,
 }
 
 impl Remotes {
     pub(super) const fn new() -> Self {
-        Self { keys: [0; KEPT], counted: [0; KEPT], len: 0, oldest: 0 }
-    }
-
-    /// Forgets all: a new span begins.
-    pub(super) fn clear(&mut self) {
-        *self = Self::new();
+        Self { keys: [0; KEPT as usize], counted: [0; KEPT as usize], next: 0 }
     }
 
     /// How much a transfer with this weight counts for the address of this key: its weight, up to what is left for the address.
     pub(super) fn takes(&mut self, key: u32, weight: u8) -> u8 {
-        let len = usize::from(self.len);
-        let known = self.keys.iter().take(len).position(|known| *known == key);
-        if let Some(counted) = known.and_then(|place| self.counted.get_mut(place)) {
-            let taken = weight.min(PER_REMOTE.saturating_sub(*counted));
-            *counted += taken;
-            return taken;
+        let known = self.keys.iter().position(|known| *known == key);
+        let place = known.unwrap_or_else(|| {
+            let oldest = self.next;
+            self.next = (oldest + 1) % KEPT;
+            oldest.into()
+        });
+        let (Some(known), Some(counted)) = (self.keys.get_mut(place), self.counted.get_mut(place)) else { return 0 };
+        if *known != key {
+            (*known, *counted) = (key, 0);
         }
-        let place = if len < KEPT {
-            self.len += 1;
-            len
-        } else {
-            let oldest = usize::from(self.oldest);
-            self.oldest = u8::try_from((oldest + 1) % KEPT).unwrap_or(0);
-            oldest
-        };
-        if let (Some(known), Some(counted)) = (self.keys.get_mut(place), self.counted.get_mut(place)) {
-            (*known, *counted) = (key, weight.min(PER_REMOTE));
-        }
-        weight.min(PER_REMOTE)
+        let taken = weight.min(PER_REMOTE.saturating_sub(*counted));
+        *counted += taken;
+        taken
     }
 }
 
@@ -235,13 +223,11 @@ mod tests {
         let mut remotes = Remotes::new();
         let taken = |remotes: &mut Remotes| (0..50).map(|_| remotes.takes(1_000, 1)).sum::<u8>();
         assert_eq!(taken(&mut remotes), 3);
-        (0..63).for_each(|other| assert_eq!(remotes.takes(other, 1), 1));
+        (1..64).for_each(|other| assert_eq!(remotes.takes(other, 1), 1));
         assert_eq!(taken(&mut remotes), 0, "63 others are remembered beside it");
-        assert_eq!(remotes.takes(63, 2), 2);
-        assert_eq!(remotes.takes(63, 200), 1, "three in all, whatever it stands for");
+        assert_eq!(remotes.takes(64, 2), 2);
+        assert_eq!(remotes.takes(64, 200), 1, "three in all, whatever it stands for");
         assert_eq!(taken(&mut remotes), 3, "the 64th other took its place");
-        remotes.clear();
-        assert_eq!(taken(&mut remotes), 3, "a new span");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use self::histogram::{Histogram, SPAN, key_of};
 use crate::counters::{Counters, Ignored};
 use crate::hash::SeededState;
 use crate::mem::{boxed, hashed, listed};
-use crate::recency::Recency;
+use crate::recency::{Recency, index};
 use crate::types::SampleRate;
 
 /// How large a service's transfers are.
@@ -66,27 +66,6 @@ const LOOK: Micros = Micros::from_secs(1);
 const FORGET: Micros = Micros(2 * SPAN.0);
 /// Services forgotten at a time, so that no frame waits for many.
 const FORGET_AT_ONCE: usize = 64;
-
-/// What became of a transfer's size.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Added {
-    /// Another service had to go for it.
-    pub(crate) evicted: bool,
-    /// It does not count: its remote address gave as many as one may.
-    pub(crate) over_limit: bool,
-}
-
-impl Added {
-    /// Counts what was ignored.
-    pub(crate) fn count(self, counters: &mut Counters) {
-        if self.evicted {
-            counters.ignore(Ignored::NoRoomService);
-        }
-        if self.over_limit {
-            counters.ignore(Ignored::ServiceRemoteLimit);
-        }
-    }
-}
 
 /// The services and the sizes of their transfers, by address and port; at the limit the one idle longest is evicted.
 #[derive(Debug)]
@@ -144,46 +123,40 @@ impl ServiceTable {
     }
 
     /// Takes a transfer.
-    pub(crate) fn add(&mut self, ended: &TransferEnded) -> Added {
+    pub(crate) fn add(&mut self, ended: &TransferEnded, counters: &mut Counters) {
         if self.elsewhere {
             self.events.push_back(ServiceEvent::Ended(*ended));
-            return Added::default();
+            return;
         }
         let TransferEnded { service, remote, at, size, rate } = *ended;
         let found = self.by_service.get(&service).copied();
-        let evicted = found.is_none() && self.by_service.len() >= self.limit;
-        if evicted && let Some(oldest) = self.recency.oldest() {
-            self.remove(oldest);
-        }
-        let added = Added { evicted, over_limit: false };
-        let Some(slot) = found.or_else(|| self.insert(service, at)) else { return added };
+        let Some(slot) = found.or_else(|| self.insert(service, at, counters)) else { return };
         self.recency.touch(slot);
-        let remote = key_of(remote, self.hashing);
-        let Some(entry) = self.entry_mut(slot) else { return added };
+        let Some(entry) = self.places.get_mut(index(slot)).and_then(Option::as_mut) else { return };
         entry.newest = at;
         let weight = u8::try_from(rate.weight().div_ceil(SampleRate::ALL.weight())).unwrap_or(u8::MAX);
-        if !entry.sizes.add(at, remote, size, weight) {
-            self.announce(slot, at);
-            return Added { over_limit: true, ..added };
+        if entry.sizes.add(at, key_of(remote, self.hashing), size, weight) {
+            entry.transfers = entry.transfers.saturating_add(1);
+        } else {
+            counters.ignore(Ignored::ServiceRemoteLimit);
         }
-        entry.transfers = entry.transfers.saturating_add(1);
-        self.announce(slot, at);
-        added
+        self.events.extend(entry.announce(at, self.refresh, self.change));
     }
 
     /// Forgets some of what sent nothing for long.
     pub(crate) fn expire(&mut self, now: Timestamp) {
         for _ in 0..FORGET_AT_ONCE {
-            let oldest = self.recency.oldest();
-            let due = |slot: &u32| self.entry(*slot).is_some_and(|entry| entry.newest.after(FORGET) <= now);
-            let Some(slot) = oldest.filter(due) else { return };
+            let Some(slot) = self.recency.oldest().filter(|_| self.poll_timeout().is_some_and(|due| due <= now)) else {
+                return;
+            };
             self.remove(slot);
         }
     }
 
     /// When [`ServiceTable::expire`] has something to do next.
     pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
-        self.entry(self.recency.oldest()?).map(|entry| entry.newest.after(FORGET))
+        let oldest = self.places.get(index(self.recency.oldest()?))?.as_ref()?;
+        Some(oldest.newest.after(FORGET))
     }
 
     /// The next event.
@@ -203,21 +176,18 @@ impl ServiceTable {
         sizes
     }
 
-    fn entry(&self, slot: u32) -> Option<&Entry> {
-        self.places.get(index(slot))?.as_deref()
-    }
-
-    fn entry_mut(&mut self, slot: u32) -> Option<&mut Entry> {
-        self.places.get_mut(index(slot))?.as_deref_mut()
-    }
-
-    fn insert(&mut self, service: SocketAddr, at: Timestamp) -> Option<u32> {
-        let slot = if let Some(slot) = self.free.pop() {
-            slot
-        } else {
+    /// Adds a service that has no entry; at the limit that of the one idle longest goes.
+    fn insert(&mut self, service: SocketAddr, at: Timestamp, counters: &mut Counters) -> Option<u32> {
+        if self.by_service.len() >= self.limit
+            && let Some(oldest) = self.recency.oldest()
+        {
+            counters.ignore(Ignored::NoRoomService);
+            self.remove(oldest);
+        }
+        let slot = self.free.pop().or_else(|| {
             self.places.push(None);
-            u32::try_from(self.places.len() - 1).ok()?
-        };
+            u32::try_from(self.places.len() - 1).ok()
+        })?;
         let entry = Entry { service, sizes: Histogram::new(at), newest: at, transfers: 0, looked: at, announced: None };
         *self.places.get_mut(index(slot))? = Some(Box::new(entry));
         self.by_service.insert(service, slot);
@@ -234,32 +204,30 @@ impl ServiceTable {
             self.events.push_back(ServiceEvent::Forgotten(entry.service));
         }
     }
-
-    /// Announces a service's quantile if it appeared, changed, was removed, or was announced a while ago.
-    fn announce(&mut self, slot: u32, at: Timestamp) {
-        let (refresh, change) = (self.refresh, self.change);
-        let Some(entry) = self.entry_mut(slot) else { return };
-        if entry.transfers < LEAST_TRANSFERS || (entry.announced.is_some() && at.since(entry.looked) < LOOK) {
-            return;
-        }
-        entry.looked = at;
-        let size = entry.size();
-        let event = match (entry.announced, size) {
-            (None, None) => return,
-            (Some(_), None) => ServiceEvent::Forgotten(entry.service),
-            (Some((announced_at, announced)), Some(size))
-                if at.since(announced_at) < refresh && !moved(announced, size.quantile, change) =>
-            {
-                return;
-            }
-            (_, Some(size)) => ServiceEvent::Size(size),
-        };
-        entry.announced = size.map(|size| (at, size.quantile));
-        self.events.push_back(event);
-    }
 }
 
 impl Entry {
+    /// Announces the quantile if it appeared, changed, was removed, or was announced a while ago.
+    fn announce(&mut self, at: Timestamp, refresh: Micros, change: f64) -> Option<ServiceEvent> {
+        if self.transfers < LEAST_TRANSFERS || (self.announced.is_some() && at.since(self.looked) < LOOK) {
+            return None;
+        }
+        self.looked = at;
+        let size = self.size();
+        let event = match (self.announced, size) {
+            (None, None) => return None,
+            (Some(_), None) => ServiceEvent::Forgotten(self.service),
+            (Some((announced_at, announced)), Some(size))
+                if at.since(announced_at) < refresh && !moved(announced, size.quantile, change) =>
+            {
+                return None;
+            }
+            (_, Some(size)) => ServiceEvent::Size(size),
+        };
+        self.announced = size.map(|size| (at, size.quantile));
+        Some(event)
+    }
+
     fn size(&self) -> Option<ServiceSize> {
         let transfers = self.sizes.count();
         let quantile = self.sizes.quantile().filter(|_| transfers >= LEAST_TRANSFERS)?;
@@ -269,10 +237,6 @@ impl Entry {
 
 fn moved(announced: Bytes, now: Bytes, change: f64) -> bool {
     announced.0.abs_diff(now.0) as f64 > change * announced.0 as f64
-}
-
-fn index(slot: u32) -> usize {
-    usize::try_from(slot).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -298,10 +262,12 @@ mod tests {
     /// Transfers to this many remote addresses, from the `first` on.
     fn add(table: &mut ServiceTable, n: u16, at: Timestamp, first: u32, count: u32, size: u64) -> bool {
         let to = |remote: u32| IpAddr::from((0x0a00_0000 + remote).to_be_bytes());
-        let added: Vec<_> =
-            (first..first + count).map(|remote| table.add(&ended(service(n), to(remote), at, Bytes(size)))).collect();
-        assert!(added.iter().all(|added| !added.over_limit));
-        added.iter().any(|added| added.evicted)
+        let mut counters = Counters::default();
+        for remote in first..first + count {
+            table.add(&ended(service(n), to(remote), at, Bytes(size)), &mut counters);
+        }
+        assert_eq!(counters.ignored(Ignored::ServiceRemoteLimit), 0);
+        counters.ignored(Ignored::NoRoomService) > 0
     }
 
     fn events(table: &mut ServiceTable) -> Vec<ServiceEvent> {
@@ -363,15 +329,16 @@ mod tests {
 
     #[test]
     fn a_transfer_of_a_thinned_network_counts_with_its_weight_up_to_the_limit_of_an_address() {
-        let mut table = table(10);
+        let (mut table, mut counters) = (table(10), Counters::default());
         let of = |remote: u8, parts, size| TransferEnded {
             rate: SampleRate::of_256(parts),
             ..ended(service(443), [10, 0, 0, remote].into(), at(0), Bytes(size))
         };
         // Unweighted, two of nine would be large: less than the quarter that sets the quantile.
-        table.add(&of(1, 128, 1 << 20));
-        table.add(&of(2, 1, 1 << 20));
-        (3..10).for_each(|remote| _ = table.add(&of(remote, 256, 1 << 10)));
+        table.add(&of(1, 128, 1 << 20), &mut counters);
+        table.add(&of(2, 1, 1 << 20), &mut counters);
+        (3..10).for_each(|remote| table.add(&of(remote, 256, 1 << 10), &mut counters));
+        assert_eq!(counters, Counters::default());
         let sizes = table.sizes();
         assert_eq!((sizes[0].transfers, sizes[0].quantile), (2 + 3 + 7, Bytes(1 << 20)));
     }
@@ -390,7 +357,7 @@ mod tests {
     /// client that has 400 of `size` bytes among them. Half of the clients were there before it came.
     fn usual_sizes(clients: u32, each: u32, size: u64) -> [Option<u64>; 2] {
         [0, 400_u32].map(|hostile| {
-            let mut table = table(1);
+            let (mut table, mut counters) = (table(1), Counters::default());
             let client = |n: u32| IpAddr::from((0x0a00_0000 + n).to_be_bytes());
             let all = clients * each;
             for n in 0..all {
@@ -398,10 +365,11 @@ mod tests {
                 let step = u64::from(n * 37 % all) * 7;
                 let (octave, part) = (30_000 << (step / u64::from(all)), step % u64::from(all));
                 let honest = Bytes(octave + octave * part / u64::from(all));
-                table.add(&ended(service(443), client(n % clients), at(u64::from(n)), honest));
+                table.add(&ended(service(443), client(n % clients), at(u64::from(n)), honest), &mut counters);
                 if n >= all / 2 {
                     for _ in 0..hostile.div_ceil(all - all / 2) {
-                        table.add(&ended(service(443), "203.0.113.9".parse().unwrap(), at(u64::from(n)), Bytes(size)));
+                        let ended = ended(service(443), "203.0.113.9".parse().unwrap(), at(u64::from(n)), Bytes(size));
+                        table.add(&ended, &mut counters);
                     }
                 }
             }
@@ -431,12 +399,12 @@ mod tests {
             }
         }
         // Two clients in two half hours: six transfers of the hostile one against four others, which still decide.
-        let mut table = table(1);
+        let (mut table, mut counters) = (table(1), Counters::default());
         let (honest, other) = ("10.0.0.1".parse().unwrap(), "203.0.113.9".parse().unwrap());
         for n in 0..800 {
-            table.add(&ended(service(443), other, at(n * 4), Bytes(200)));
+            table.add(&ended(service(443), other, at(n * 4), Bytes(200)), &mut counters);
             if n % 250 == 0 {
-                table.add(&ended(service(443), honest, at(n * 4), Bytes(300_000)));
+                table.add(&ended(service(443), honest, at(n * 4), Bytes(300_000)), &mut counters);
             }
         }
         assert!(table.sizes()[0].quantile.0 >= 300_000, "{:?}", table.sizes());

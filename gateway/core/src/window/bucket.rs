@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use spand_proto::growth::threshold::buffer_at_loss;
-use spand_proto::no_estimate::{COUNTED, Outcomes, Reason};
+use spand_proto::no_estimate::{COUNTED, Outcomes};
 use spand_proto::units::{Bytes, Micros, Window};
 
 use crate::counters::Ignored;
@@ -43,24 +43,10 @@ impl BucketOutcomes {
         self.seen = self.seen.saturating_add(1);
     }
 
-    /// Counts why a loss or the end of a transfer gave no sample. Other reasons follow from these or are rare.
+    /// Counts why a loss or the end of a transfer gave no sample: the reasons of the same name. Others follow from these or are rare.
     pub(crate) fn add(&mut self, why: Ignored) {
-        let reason = match why {
-            Ignored::SlowStartLoss => Reason::SlowStartLoss,
-            Ignored::Timeout => Reason::Timeout,
-            Ignored::UnknownControl => Reason::UnknownControl,
-            Ignored::SlowStartEnd => Reason::SlowStartEnd,
-            Ignored::AppLimited => Reason::AppLimited,
-            Ignored::ReceiverLimited => Reason::ReceiverLimited,
-            Ignored::OneSided => Reason::OneSided,
-            Ignored::Midstream => Reason::Midstream,
-            Ignored::Unfinished => Reason::Unfinished,
-            Ignored::Untimed => Reason::Untimed,
-            Ignored::Unordered => Reason::Unordered,
-            _ => return,
-        };
         let mut counts = COUNTED.iter().zip(&mut self.by_reason);
-        if let Some((_, count)) = counts.find(|(of, _)| **of == reason) {
+        if let Some((_, count)) = counts.find(|(reason, _)| reason.name() == why.name()) {
             *count = count.saturating_add(1);
         }
     }
@@ -291,4 +277,20 @@ impl Contribution {
 /// The larger of a window seen before, if any, and a new one.
 pub(crate) fn larger(before: Option<Window>, window: Window) -> Window {
     before.filter(|before| *before > window).unwrap_or(window)
+}
+
+#[cfg(test)]
+mod tests {
+    use strum::VariantArray;
+
+    use super::*;
+
+    #[test]
+    fn every_counted_reason_is_one_for_which_the_engine_takes_no_sample() {
+        let mut outcomes = BucketOutcomes::default();
+        for why in Ignored::VARIANTS {
+            outcomes.add(*why);
+        }
+        assert_eq!(outcomes.by_reason, [1; COUNTED.len()]);
+    }
 }

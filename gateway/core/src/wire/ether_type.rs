@@ -1,11 +1,11 @@
 //! What an EtherType announces: tags, labels and sessions between the link and IP.
 
-use super::Layer;
 use super::packet_bytes::PacketBytes;
+use super::{Layer, Next};
 use crate::counters::Ignored;
 
-type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;
-
+/// An EtherType below this is the length of an 802.3 frame.
+pub(super) const ETHER_TYPE_MIN: u16 = 0x0600;
 pub(super) const IPV4: u16 = 0x0800;
 pub(super) const IPV6: u16 = 0x86dd;
 pub(super) const MPLS_UNICAST: u16 = 0x8847;
@@ -24,39 +24,30 @@ pub(super) const fn is_vlan(ether_type: u16) -> bool {
 pub(super) fn next(ether_type: u16, bytes: PacketBytes<'_>) -> Next<'_> {
     match ether_type {
         IPV4 | IPV6 => Ok((Layer::Ip, bytes)),
-        tag if is_vlan(tag) => {
-            let [_, _, high, low] = *bytes.head::<4>()?;
-            let inner = u16::from_be_bytes([high, low]);
-            let layer = if inner < 0x0600 { Layer::Llc } else { Layer::EtherType(inner) };
-            Ok((layer, bytes.skip(4)?))
-        }
+        tag if is_vlan(tag) => Ok((type_or_length(bytes.u16_at(2)?), bytes.skip(4)?)),
         MPLS_UNICAST | MPLS_MULTICAST => Ok((Layer::Mpls, bytes)),
         PPPOE_SESSION => pppoe(bytes),
         BRIDGED_ETHERNET => Ok((Layer::Ethernet, bytes)),
         // A provider's backbone bridge (802.1ah): its tag, then the customer's frame.
         0x88e7 => Ok((Layer::Ethernet, bytes.skip(4)?)),
         // A virtual interface's tag (Cisco's VN-Tag).
-        0x8926 => after_tag::<6>(bytes),
+        0x8926 => Ok((Layer::EtherType(bytes.u16_at(4)?), bytes.skip(6)?)),
         // An extended port's tag (802.1BR), and Cisco's MetaData with a security group.
-        0x893f | 0x8909 => after_tag::<8>(bytes),
+        0x893f | 0x8909 => Ok((Layer::EtherType(bytes.u16_at(6)?), bytes.skip(8)?)),
         0x894f => service_header(bytes),
         _ => Err(Ignored::NotIp),
     }
 }
 
-/// What follows a tag of `N` bytes, of which the last two are an EtherType.
-fn after_tag<const N: usize>(bytes: PacketBytes<'_>) -> Next<'_> {
-    let Some(inner) = bytes.head::<N>()?.last_chunk() else { return Err(Ignored::NotIp) };
-    Ok((Layer::EtherType(u16::from_be_bytes(*inner)), bytes.skip(N)?))
+/// The layer after the field that holds an EtherType, or the length of an 802.3 frame (IEEE 802.3 clause 3.2.6).
+pub(super) const fn type_or_length(field: u16) -> Layer {
+    if field < ETHER_TYPE_MIN { Layer::Llc } else { Layer::EtherType(field) }
 }
 
 /// LLC with SNAP (IEEE 802.2, RFC 1042), or with IP's own service access point.
 pub(super) fn llc(bytes: PacketBytes<'_>) -> Next<'_> {
     match *bytes.head::<3>()? {
-        [0xaa, 0xaa, 0x03] => {
-            let [_, _, _, _, _, _, high, low] = *bytes.head::<8>()?;
-            Ok((Layer::EtherType(u16::from_be_bytes([high, low])), bytes.skip(8)?))
-        }
+        [0xaa, 0xaa, 0x03] => Ok((Layer::EtherType(bytes.u16_at(6)?), bytes.skip(8)?)),
         [0x06, 0x06, 0x03] => Ok((Layer::Ip, bytes.skip(3)?)),
         _ => Err(Ignored::NotIp),
     }

@@ -2,12 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::Layer;
 use super::packet_bytes::PacketBytes;
-use super::segment::Ecn;
+use super::{Layer, Next};
 use crate::counters::Ignored;
-
-type Next<'a> = (Layer, PacketBytes<'a>);
 
 /// What a segment keeps of its IP header.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +13,12 @@ pub(super) struct IpHeader {
     pub(super) destination: IpAddr,
     /// Identification, IPv4 only.
     pub(super) id: Option<u16>,
-    pub(super) ecn: Ecn,
+    /// Whether the ECN field is not Not-ECT.
+    pub(super) ect: bool,
 }
+
+/// The ECN field in the traffic class (RFC 3168 section 5).
+pub(super) const ECN_FIELD: u8 = 0b11;
 
 /// TCP's number in IP headers.
 pub(super) const TCP: u8 = 6;
@@ -27,7 +28,7 @@ const OFFSET: u16 = 0x1fff;
 const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// Takes the header that the version field announces.
-pub(super) fn header(bytes: PacketBytes<'_>) -> Result<Next<'_>, Ignored> {
+pub(super) fn header(bytes: PacketBytes<'_>) -> Next<'_> {
     if bytes.first()? >> 4 == 4 {
         let (header, protocol, place, bytes) = ipv4(bytes)?;
         let is_whole = place & (OFFSET | MORE_FRAGMENTS) == 0;
@@ -57,7 +58,7 @@ pub(super) fn by_version(bytes: PacketBytes<'_>) -> Result<(IpHeader, u8, Packet
 
 /// Where a fragment leads. The first one of a tunnel's packet holds the inner headers, and these state the inner length. No
 /// header states how long a TCP segment in fragments is, and TCP may also follow an extension header.
-fn part(header: IpHeader, protocol: u8, offset: u16, bytes: PacketBytes<'_>) -> Result<Next<'_>, Ignored> {
+fn part(header: IpHeader, protocol: u8, offset: u16, bytes: PacketBytes<'_>) -> Next<'_> {
     match protocol {
         TCP | 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 => Err(Ignored::Fragment),
         _ if offset > 0 => Err(Ignored::Fragment),
@@ -86,7 +87,7 @@ fn ipv4(bytes: PacketBytes<'_>) -> Result<(IpHeader, u8, u16, PacketBytes<'_>), 
         source: IpAddr::V4(Ipv4Addr::new(s0, s1, s2, s3)),
         destination: IpAddr::V4(Ipv4Addr::new(d0, d1, d2, d3)),
         id: Some(u16::from_be_bytes([id0, id1])),
-        ecn: Ecn::from_bits(tos),
+        ect: tos & ECN_FIELD != 0,
     };
     Ok((header, protocol, u16::from_be_bytes([frag0, frag1]), bytes.skip(usize::from(header_len))?))
 }
@@ -112,7 +113,7 @@ fn ipv6(bytes: PacketBytes<'_>) -> Result<(IpHeader, u8, PacketBytes<'_>), Ignor
         source: ipv6_address(source),
         destination: ipv6_address(destination),
         id: None,
-        ecn: Ecn::from_bits(class_label >> 4),
+        ect: (class_label >> 4) & ECN_FIELD != 0,
     };
     Ok((header, next_header, bytes.skip(40)?))
 }
@@ -128,7 +129,11 @@ fn ipv6_address(bytes: &[u8]) -> IpAddr {
 }
 
 /// Steps over one extension header; `None` where `protocol` is none.
-pub(super) fn extension(header: IpHeader, protocol: u8, bytes: PacketBytes<'_>) -> Result<Option<Next<'_>>, Ignored> {
+pub(super) fn extension(
+    header: IpHeader,
+    protocol: u8,
+    bytes: PacketBytes<'_>,
+) -> Result<Option<(Layer, PacketBytes<'_>)>, Ignored> {
     let (next_header, len) = match protocol {
         // Hop-by-hop options, routing, destination options, mobility, HIP, Shim6.
         0 | 43 | 60 | 135 | 139 | 140 => {

@@ -2,15 +2,11 @@
 
 use super::ip::{self, IpHeader};
 use super::packet_bytes::PacketBytes;
-use super::{Frame, Layer, ether_type};
+use super::{Frame, Layer, Next, ether_type};
 use crate::counters::Ignored;
-
-type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;
 
 /// The LINKTYPE of Ethernet.
 const ETHERNET: u16 = 1;
-/// An EtherType below this is the length of an 802.3 frame (IEEE 802.3 clause 3.2.6).
-const ETHER_TYPE_MIN: u16 = 0x0600;
 
 /// Finds the first layer of a frame of `link_type`.
 pub(super) fn first_layer(link_type: u16, bytes: PacketBytes<'_>) -> Next<'_> {
@@ -58,8 +54,7 @@ pub(super) fn ethernet_to_tcp<'a>(frame: &Frame<'a>) -> Option<(IpHeader, Packet
     }
     let mut bytes = PacketBytes::new(frame.data, frame.wire_len).skip(12).ok()?;
     for _ in 0..=TAGS_MAX {
-        let [high, low] = *bytes.head().ok()?;
-        let (header, protocol, after) = match u16::from_be_bytes([high, low]) {
+        let (header, protocol, after) = match bytes.u16_at(0).ok()? {
             ether_type::IPV4 | ether_type::IPV6 => ip::by_version(bytes.skip(2).ok()?).ok()?,
             tag if ether_type::is_vlan(tag) => {
                 bytes = bytes.skip(4).ok()?;
@@ -74,21 +69,15 @@ pub(super) fn ethernet_to_tcp<'a>(frame: &Frame<'a>) -> Option<(IpHeader, Packet
 
 /// Ethernet: two addresses, then an EtherType or a length before LLC.
 pub(super) fn ethernet(bytes: PacketBytes<'_>) -> Next<'_> {
-    let [.., high, low] = *bytes.head::<14>()?;
-    let ether_type = u16::from_be_bytes([high, low]);
-    let layer = if ether_type < ETHER_TYPE_MIN { Layer::Llc } else { Layer::EtherType(ether_type) };
-    Ok((layer, bytes.skip(14)?))
+    Ok((ether_type::type_or_length(bytes.u16_at(12)?), bytes.skip(14)?))
 }
 
 /// PPP (RFC 1661, framing of RFC 1662): optional `ff 03`, then a protocol of one byte (compressed) or two.
 pub(super) fn ppp(bytes: PacketBytes<'_>) -> Next<'_> {
     let bytes = if bytes.head::<2>()? == &[0xff, 0x03] { bytes.skip(2)? } else { bytes };
     let first = bytes.first()?;
-    let (protocol, bytes) = if first & 1 == 1 {
-        (u16::from(first), bytes.skip(1)?)
-    } else {
-        (u16::from_be_bytes(*bytes.head::<2>()?), bytes.skip(2)?)
-    };
+    let (protocol, bytes) =
+        if first & 1 == 1 { (u16::from(first), bytes.skip(1)?) } else { (bytes.u16_at(0)?, bytes.skip(2)?) };
     match protocol {
         0x0021 | 0x0057 => Ok((Layer::Ip, bytes)),
         0x0281 | 0x0283 => Ok((Layer::Mpls, bytes)),
@@ -98,10 +87,10 @@ pub(super) fn ppp(bytes: PacketBytes<'_>) -> Next<'_> {
 
 /// The layer that the EtherType at `at` announces, or one of Linux's own numbers below them.
 fn ether_type_at(at: usize, bytes: PacketBytes<'_>) -> Result<Layer, Ignored> {
-    match u16::from_be_bytes(*bytes.skip(at)?.head()?) {
+    match bytes.u16_at(at)? {
         // ETH_P_802_2
         0x0004 => Ok(Layer::Llc),
-        0..ETHER_TYPE_MIN => Err(Ignored::NotIp),
+        0..ether_type::ETHER_TYPE_MIN => Err(Ignored::NotIp),
         ether_type => Ok(Layer::EtherType(ether_type)),
     }
 }
@@ -148,8 +137,7 @@ fn juniper(bytes: PacketBytes<'_>) -> Next<'_> {
     let [b'M', b'G', b'C', flags] = *bytes.head::<4>()? else { return Err(Ignored::Malformed) };
     let mut bytes = bytes.skip(4)?;
     if flags & 0x80 != 0 {
-        let extensions = usize::from(u16::from_be_bytes(*bytes.head::<2>()?));
-        bytes = bytes.skip(2)?.skip(extensions)?;
+        bytes = bytes.skip(2 + usize::from(bytes.u16_at(0)?))?;
     }
     // Bit 1: the packet came without a link header, behind four bytes of protocol family.
     if flags & 0x02 != 0 { Ok((Layer::Ip, bytes.skip(4)?)) } else { Ok((Layer::Ethernet, bytes)) }

@@ -65,6 +65,9 @@ enum Layer {
     Protocol(IpHeader, u8),
 }
 
+/// The next layer, and the bytes from there on.
+type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;
+
 /// Source and destination of the segment in a frame, if the fixed headers suffice: TCP over IP over Ethernet, with
 /// tags or without. Whether the segment is sound is not known then.
 #[inline]

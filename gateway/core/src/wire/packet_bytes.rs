@@ -41,6 +41,13 @@ impl<'a> PacketBytes<'a> {
         self.captured.first().copied().ok_or_else(|| self.short_of(1))
     }
 
+    /// The number in the two bytes from `at` on.
+    #[inline]
+    pub(super) fn u16_at(self, at: usize) -> Result<u16, Ignored> {
+        let bytes = self.captured.get(at..).and_then(<[u8]>::first_chunk);
+        bytes.map(|bytes| u16::from_be_bytes(*bytes)).ok_or_else(|| self.short_of(at + 2))
+    }
+
     /// What follows the first `len` bytes.
     #[inline]
     pub(super) fn skip(self, len: usize) -> Result<Self, Ignored> {

@@ -8,7 +8,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use spand_proto::units::Timestamp;
 
 use super::Frame;
-use super::segment::{Ecn, Endpoint, Flags, Segment};
+use super::ip::ECN_FIELD;
+use super::segment::{Endpoint, Flags, Segment};
 use super::tcp::{self, HEADER_LEN_MIN, PAYLOAD_LEN_MAX};
 
 /// The LINKTYPE of Ethernet.
@@ -91,7 +92,7 @@ impl<'a> Plain<'a> {
             window: u16::from_be_bytes([w0, w1]),
             payload_len: self.payload_len,
             ip_id: Some(u16::from_be_bytes([id0, id1])),
-            ecn: Ecn::from_bits(tos),
+            ect: tos & ECN_FIELD != 0,
             options: tcp::options(self.header_len, truncated, self.options, flags),
         }
     }

@@ -30,8 +30,8 @@ pub struct Segment {
     pub payload_len: u32,
     /// IPv4 identification, which distinguishes a retransmission from a mirror port's second copy; IPv6 has none.
     pub ip_id: Option<u16>,
-    /// ECN field of the IP header.
-    pub ecn: Ecn,
+    /// Whether the ECN field of the IP header is not Not-ECT (RFC 3168 section 5).
+    pub ect: bool,
     /// Options.
     pub options: Options,
 }
@@ -70,32 +70,6 @@ impl Flags {
     /// Whether any flag of `mask` is set.
     pub fn has(self, mask: u8) -> bool {
         self.0 & mask != 0
-    }
-}
-
-/// The ECN field (RFC 3168 section 5).
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Ecn {
-    /// The transport does not use ECN.
-    #[default]
-    NotEct,
-    /// ECN-capable, codepoint 1.
-    Ect1,
-    /// ECN-capable, codepoint 0.
-    Ect0,
-    /// A router marked congestion.
-    CongestionExperienced,
-}
-
-impl Ecn {
-    /// The field in the two lowest bits of the traffic class.
-    pub fn from_bits(traffic_class: u8) -> Self {
-        match traffic_class & 0b11 {
-            0b01 => Self::Ect1,
-            0b10 => Self::Ect0,
-            0b11 => Self::CongestionExperienced,
-            _ => Self::NotEct,
-        }
     }
 }
 

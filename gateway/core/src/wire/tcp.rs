@@ -35,7 +35,7 @@ pub(super) fn segment(at: Timestamp, ip: &IpHeader, bytes: PacketBytes<'_>) -> R
         window: u16::from_be_bytes([w0, w1]),
         payload_len,
         ip_id: ip.id,
-        ecn: ip.ecn,
+        ect: ip.ect,
         options: options(header_len, bytes.captured().len() < header_len, listed, flags),
     })
 }

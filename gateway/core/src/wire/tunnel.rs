@@ -2,20 +2,16 @@
 
 use arrayvec::ArrayVec;
 
-use super::Layer;
 use super::ether_type::{self, BRIDGED_ETHERNET};
 use super::ip::IpHeader;
 use super::packet_bytes::PacketBytes;
+use super::{Layer, Next};
 use crate::config::{Encapsulation, Tunnels};
 use crate::counters::{Ignored, ProtocolNumber};
 use crate::types::TunnelKind;
 
-type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;
-
 /// UDP's number in IP headers.
 const UDP: u8 = 17;
-/// The one UDP port that either end may have; those of the destination alone are [`Tunnels::on_port`]'s.
-const GTP_U_PORT: u16 = 2152;
 
 /// Enters the encapsulation that `protocol` of the IP header `outer` announces, where its addresses are those of endpoints.
 ///
@@ -53,7 +49,9 @@ fn udp<'a>(bytes: PacketBytes<'a>, tunnels: &Tunnels) -> Result<(Encapsulation, 
     if let Some(tunnel) = tunnels.on_port(destination) {
         return Ok((tunnel, in_datagram(tunnel.kind, payload)));
     }
-    if source == GTP_U_PORT { Ok((TunnelKind::Gtp.into(), gtp_u(payload))) } else { Err(Ignored::NotTcp) }
+    // Either end of GTP-U may have its port.
+    let of_source = TunnelKind::of_port(source).filter(|kind| *kind == TunnelKind::Gtp);
+    of_source.map(|kind| (kind.into(), gtp_u(payload))).ok_or(Ignored::NotTcp)
 }
 
 /// The numbers by which `protocol` of an IP header, or the datagram that it announces, may be well known.
@@ -68,8 +66,8 @@ pub(super) fn numbers(protocol: u8, bytes: PacketBytes<'_>) -> ArrayVec<Protocol
 
 /// Source and destination port of a datagram.
 fn ports(bytes: PacketBytes<'_>) -> Result<(u16, u16), Ignored> {
-    let &[s0, s1, d0, d1, ..] = bytes.head::<8>()?;
-    Ok((u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])))
+    bytes.head::<8>()?;
+    Ok((bytes.u16_at(0)?, bytes.u16_at(2)?))
 }
 
 /// What a datagram holds on the port of a kind. IP comes in UDP as Linux's FOU sends it: without a header of its own.
@@ -94,8 +92,8 @@ fn tzsp(bytes: PacketBytes<'_>) -> Next<'_> {
     const PADDING: u8 = 0;
     const END: u8 = 1;
     const TAGS_MAX: usize = 64;
-    let &[1, RECEIVED | TO_TRANSMIT, high, low] = bytes.head::<4>()? else { return Err(Ignored::NotTcp) };
-    let layer = match u16::from_be_bytes([high, low]) {
+    let &[1, RECEIVED | TO_TRANSMIT, ..] = bytes.head::<4>()? else { return Err(Ignored::NotTcp) };
+    let layer = match bytes.u16_at(2)? {
         1 => Layer::Ethernet,
         18 => Layer::Ieee80211,
         _ => return Err(Ignored::NotTcp),
@@ -126,12 +124,12 @@ fn vxlan(bytes: PacketBytes<'_>) -> Next<'_> {
 
 /// Geneve (RFC 8926): eight bytes and options before what an EtherType announces.
 fn geneve(bytes: PacketBytes<'_>) -> Next<'_> {
-    let &[version_len, _, high, low, ..] = bytes.head::<8>()?;
+    let &[version_len, ..] = bytes.head::<8>()?;
     if version_len >> 6 != 0 {
         return Err(Ignored::NotTcp);
     }
     let options_len = usize::from(version_len & 0x3f) * 4;
-    Ok((Layer::EtherType(u16::from_be_bytes([high, low])), bytes.skip(8 + options_len)?))
+    Ok((Layer::EtherType(bytes.u16_at(2)?), bytes.skip(8 + options_len)?))
 }
 
 /// GTP-U version 1 (3GPP TS 29.281 section 5): a user packet behind eight bytes and optional fields.
@@ -149,7 +147,7 @@ fn gtp_u(bytes: PacketBytes<'_>) -> Next<'_> {
     if flags & ANY_OPTION == 0 {
         return Ok((Layer::Ip, bytes));
     }
-    let &[_, _, _, mut next] = bytes.head::<4>()?;
+    let &[_, _, _, mut next] = bytes.head()?;
     bytes = bytes.skip(4)?;
     if flags & EXTENSION == 0 {
         return Ok((Layer::Ip, bytes));
@@ -174,15 +172,15 @@ fn gre(bytes: PacketBytes<'_>) -> Next<'_> {
     const KEY: u16 = 0x2000;
     const SEQUENCE: u16 = 0x1000;
     const VERSION: u16 = 0x0007;
-    let &[flags0, flags1, high, low] = bytes.head::<4>()?;
-    let flags = u16::from_be_bytes([flags0, flags1]);
+    let protocol = bytes.u16_at(2)?;
+    let flags = bytes.u16_at(0)?;
     // Source routes of RFC 1701 were withdrawn with it.
     if flags & (VERSION | ROUTING) != 0 {
         return Err(Ignored::NotTcp);
     }
     let optional_words = usize::try_from((flags & (CHECKSUM | KEY | SEQUENCE)).count_ones()).unwrap_or_default();
     let payload = bytes.skip(4 + 4 * optional_words)?;
-    match u16::from_be_bytes([high, low]) {
+    match protocol {
         // ERSPAN type II has a header of eight bytes, type I none; only II numbers its packets.
         0x88be => Ok((Layer::Ethernet, payload.skip(if flags & SEQUENCE == 0 { 0 } else { 8 })?)),
         0x22eb => erspan_3(payload),

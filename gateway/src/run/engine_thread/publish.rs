@@ -23,17 +23,17 @@ impl EngineThread {
         let now = self.published.now();
         self.publish_again_after_loss(now);
         self.take_turns(now);
-        self.batch.samples = self.engine.take_samples();
+        self.batch.samples = self.engine.networks_mut().take_samples();
         self.batch.engine = Some(EngineStatus {
             shard: self.shard,
             counters: self.engine.counters().clone(),
-            reports: self.engine.report_counts().clone(),
+            reports: self.engine.networks().report_counts().clone(),
             connections: self.engine.connections(),
-            networks: self.engine.network_count(),
+            networks: self.engine.networks().len(),
             oldest: self.oldest,
             newest: self.newest,
-            samples_dropped: self.engine.samples_dropped(),
-            networks_changed: self.engine.changed(),
+            samples_dropped: self.engine.networks().samples_dropped(),
+            networks_changed: self.engine.networks().changed(),
             memory: self.engine.memory(),
             shed: 1.0 - self.engine.kept().share(),
         });
@@ -53,14 +53,14 @@ impl EngineThread {
             self.batch = Batch::new();
             let sizes = matches!(self.transfers, Transfers::Keep(_)).then(|| self.engine.services());
             let own = |network| self.engine.owns(network);
-            self.published.replace(self.engine.networks(now), own, sizes);
+            self.published.replace(self.engine.networks().views(now), own, sizes);
         }
     }
 
     /// Networks that changed, as far as it is their turn, go to the publisher as views and to the store as records.
     fn take_turns(&mut self, now: Timestamp) {
         let begun = Instant::now();
-        let mut left = self.engine.changed().div_ceil(TURNS).max(FEW_NETWORKS);
+        let mut left = self.engine.networks().changed().div_ceil(TURNS).max(FEW_NETWORKS);
         while left > 0 && begun.elapsed() < CHANGED_FOR {
             left = match self.save_changed(now) {
                 0 => 0,

@@ -89,7 +89,7 @@ fn bench() -> Bench {
         refill(std::slice::from_mut(&mut engine), &whole(), records.collect(), WindowConfig::default().bucket, START),
         []
     );
-    published.replace(engine.networks(START), |_| true, None);
+    published.replace(engine.networks().views(START), |_| true, None);
     let queues = vec![FrameQueue::new(NonZeroUsize::new(1_000).unwrap())];
     let clock_of_capture = MonotonicClock::from_wall_clock();
     let (grouping, second) = (Grouping::new(Groups::of(&config, whole())), Duration::from_secs(1));
@@ -169,10 +169,10 @@ fn several_engines_announce_the_starts_of_all_networks_and_save_their_own() {
     }
     let records = table.changed_records(100).into_iter().map(|(network, record)| (network, record.unwrap()));
     assert_eq!(refill(&mut engines, &partition, records.collect(), WindowConfig::default().bucket, START), []);
-    assert!(engines.iter().all(|engine| !engine.networks(START).is_empty()), "each has some");
+    assert!(engines.iter().all(|engine| !engine.networks().views(START).is_empty()), "each has some");
 
     let published = Published::new(PublisherConfig::default(), SetClock(Arc::new(AtomicU64::new(START.0))));
-    published.replace(engines.iter().flat_map(|engine| engine.networks(START)).collect(), |_| true, None);
+    published.replace(engines.iter().flat_map(|engine| engine.networks().views(START)).collect(), |_| true, None);
     let mut subscription = published.subscribe(&[HOST]).unwrap();
     let queues = engines.iter().map(|_| FrameQueue::new(NonZeroUsize::new(1_000).unwrap())).collect();
     let (clock, second) = (MonotonicClock::from_wall_clock(), Duration::from_secs(1));
@@ -307,7 +307,7 @@ fn what_there_is_no_room_for_is_counted_as_that() {
     let limits = Limits { networks: NonZeroUsize::new(2).unwrap(), ..Limits::default() };
     let engine = Engine::new(EngineConfig { limits, ..EngineConfig::default() });
     let restored = restore(&config, vec![engine], &whole(), &published).unwrap();
-    assert_eq!(restored.engines[0].network_count(), 2);
+    assert_eq!(restored.engines[0].networks().len(), 2);
     assert!(restored.experiment.is_none());
     let writer = restored.store.and_then(Arc::into_inner).unwrap();
     let counts = |reason: &Refused| writer.measures().refused.get_or_create(&reason.labels()).get();
@@ -381,7 +381,7 @@ fn sighup_withdraws_the_networks_that_are_gone_and_a_file_at_fault_leaves_everyt
     let mut pass = || {
         worker.regroup();
         worker.publish_state();
-        (worker.engine.network(network, START).is_some(), worker.engine.follows(HOST))
+        (worker.engine.networks().view(network, START).is_some(), worker.engine.follows(HOST))
     };
     let measures = published.measures();
 

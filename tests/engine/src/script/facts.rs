@@ -58,7 +58,7 @@ pub(super) fn engine(engine: &Engine) -> Facts {
     all.extend(facts([
         ("connections", engine.connections().to_string()),
         ("connections_seen", counters.connections.to_string()),
-        ("networks", engine.network_count().to_string()),
+        ("networks", engine.networks().len().to_string()),
         ("segment_bytes", memory.segments.used_bytes.to_string()),
         ("sender_bytes", memory.senders.used_bytes.to_string()),
         ("network_bytes", memory.networks.used_bytes.to_string()),

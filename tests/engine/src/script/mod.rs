@@ -320,7 +320,7 @@ impl Run {
             }
             Subject::Network(named) => {
                 let address: IpAddr = packet::parsed(&self.numbered(named.as_deref().unwrap_or(CLIENT)))?;
-                let view = self.engine.network(self.engine.network_of(address), self.now());
+                let view = self.engine.networks().view(self.engine.network_of(address), self.now());
                 let mut known = view.as_ref().map(facts::network).unwrap_or_default();
                 let to = self.engine.open_reports().filter(|report| report.destination.address == address).count();
                 if to > 0 || !known.is_empty() {

@@ -86,7 +86,7 @@ fn is_the_same_without_reports(steps: &[Step]) -> Result<(), TestCaseError> {
         let mut events = events(&mut engine);
         events.retain(|event| !matches!(event, Event::DirectionEnded(_)));
         // Traffic is counted as long as a sender is there, and with reports it is there longer.
-        let networks = engine.networks(at).into_iter();
+        let networks = engine.networks().views(at).into_iter();
         let networks: Vec<_> =
             networks.map(|view| NetworkView { traffic: NetworkTraffic::default(), ..view }).collect();
         (events, networks, engine.counters().window_samples, engine.counters().connections)

@@ -109,7 +109,7 @@ fn events(engine: &mut Engine) -> Vec<Event> {
 
 /// What is known of the network of a client.
 fn view(engine: &Engine, client: IpAddr, at: u64) -> Option<NetworkView> {
-    engine.network(engine.network_of(client), ms(at))
+    engine.networks().view(engine.network_of(client), ms(at))
 }
 
 fn inside() -> EngineConfig {

@@ -59,9 +59,9 @@ fn a_network_that_no_prefix_makes_is_refused_and_goes_with_the_prefix_that_made_
         assert_eq!(other.take_cell(network, cell.clone(), ms(9_000)), Err(CellRefused::NotANetwork));
         assert_eq!(third.take_cell(network, cell, ms(9_000)), Ok(()));
     }
-    assert_eq!(third.network_count(), 1);
+    assert_eq!(third.networks().len(), 1);
     third.set_prefixes(inside().internal, "198.51.100.0/23".parse().into_iter().collect());
-    assert_eq!(third.network_count(), 0);
+    assert_eq!(third.networks().len(), 0);
 }
 
 #[test]

@@ -51,8 +51,8 @@ impl Day {
         self.packets += 1;
         if at.since(self.housekeeping) >= HOUSEKEEPING {
             self.housekeeping = at;
-            while !self.engine.changed_records(4_000).is_empty() {}
-            drop(self.engine.take_samples());
+            while !self.engine.networks_mut().changed_records(4_000).is_empty() {}
+            drop(self.engine.networks_mut().take_samples());
         }
         let hour = (at.0 - begun.0) / HOUR_NANOS;
         if hour > self.held.len() as u64 {

@@ -107,7 +107,7 @@ impl Side {
     }
 
     fn views(&self, now: Timestamp) -> BTreeMap<Network, NetworkView> {
-        self.engine.networks(now).into_iter().map(|view| (view.network, view)).collect()
+        self.engine.networks().views(now).into_iter().map(|view| (view.network, view)).collect()
     }
 }
 

@@ -167,7 +167,7 @@ pub(crate) fn print_first_flights(
 mod tests {
     use std::time::Duration;
 
-    use spand_core::wire::segment::{Ecn, Options};
+    use spand_core::wire::segment::Options;
     use spand_proto::units::Timestamp;
 
     use super::*;
@@ -195,7 +195,7 @@ mod tests {
             window: 1_000,
             payload_len,
             ip_id: None,
-            ecn: Ecn::NotEct,
+            ect: false,
             options: Options::default(),
         }
     }

@@ -127,3 +127,16 @@ fn enough_samples_show_the_share_whatever_ended_below_it() {
     let estimate = path.estimate().unwrap();
     assert_eq!((estimate.is_lower_bound, estimate.share.segments(MSS).0), (false, 80));
 }
+
+#[test]
+fn a_bound_counts_each_connection_and_each_address_once() {
+    let mut path = robust(&[(EndSlowStart, 40.0, 1), (EndSlowStart, 40.0, 2)]);
+    let again = path.sample(EndSlowStart, 40.0, 2);
+    for _ in 0..3 {
+        path.wait(Micros::from_secs(10));
+        path.add(&WindowSample { at: path.now, ..again });
+    }
+    let estimate = path.estimate().unwrap();
+    assert_eq!((estimate.samples, estimate.connections), (5, 3));
+    assert_near((estimate.confidence.value() * 100.0).round(), 36.0);
+}

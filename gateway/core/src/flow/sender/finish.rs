@@ -96,7 +96,7 @@ impl Sender {
         }
         context.counters.service_sizes += 1;
         let ended = TransferEnded { service, remote, at: context.now, size: Bytes(size), rate: context.rate };
-        context.services.add(&ended).count(context.counters);
+        context.services.add(&ended, context.counters);
     }
 
     /// Frees the memory of a closed connection's sender. Later packets start it again, in mid-stream.

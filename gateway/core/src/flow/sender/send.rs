@@ -16,7 +16,7 @@ use crate::flow::seq_state::Extent;
 use crate::flow::sink::FlowContext;
 use crate::flow::tracked::{TrackedSender, Transfer};
 use crate::types::Phase;
-use crate::wire::segment::{Ecn, Flags, Segment};
+use crate::wire::segment::{Flags, Segment};
 
 impl Sender {
     /// Whether `segment` is a second copy of an outstanding segment of this sender.
@@ -197,7 +197,7 @@ impl Sender {
             self.report_segment_size(at);
         }
         let ecn_agreed = self.state.syn.is_some_and(|syn| syn.ecn_agreed);
-        if ecn_agreed && segment.ecn != Ecn::NotEct {
+        if ecn_agreed && segment.ect {
             self.recovery.note_ecn_capable();
         }
         let new_bytes = u32::try_from(inserted.new_bytes).unwrap_or(u32::MAX);

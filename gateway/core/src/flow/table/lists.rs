@@ -2,8 +2,8 @@
 
 use spand_proto::units::Timestamp;
 
-use super::entry::{Chain, Links, Neighbour};
 use super::{FlowTable, Idleness, Key};
+use crate::recency::{Ends, Links};
 
 /// A list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -20,8 +20,7 @@ pub(super) enum Which {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct List {
-    pub(super) first: Option<u32>,
-    pub(super) last: Option<u32>,
+    pub(super) ends: Ends,
     pub(super) len: usize,
     /// The first of those that [`FlowTable::silent`] has not given since they were put at the end.
     pub(super) unvisited: Option<u32>,
@@ -29,9 +28,13 @@ pub(super) struct List {
     pub(super) unvisited_from: Timestamp,
 }
 
-/// All of them.
+/// All of them, and the links between their entries.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
+    /// Every entry is in one list by its last packet,
+    idle: Links,
+    /// and some are in one of those with segments to give.
+    giving: Links,
     established: List,
     other: List,
     unacknowledged: List,
@@ -48,13 +51,29 @@ impl Lists {
         }
     }
 
-    const fn of_mut(&mut self, which: Which) -> &mut List {
+    const fn parts(&mut self, which: Which) -> (&mut Links, &mut List) {
         match which {
-            Which::Established => &mut self.established,
-            Which::Other => &mut self.other,
-            Which::Unacknowledged => &mut self.unacknowledged,
-            Which::Acknowledged => &mut self.acknowledged,
+            Which::Established => (&mut self.idle, &mut self.established),
+            Which::Other => (&mut self.idle, &mut self.other),
+            Which::Unacknowledged => (&mut self.giving, &mut self.unacknowledged),
+            Which::Acknowledged => (&mut self.giving, &mut self.acknowledged),
         }
+    }
+
+    pub(super) fn unlink(&mut self, index: u32, which: Which) {
+        let (links, list) = self.parts(which);
+        list.len = list.len.saturating_sub(1);
+        if list.unvisited == Some(index) {
+            list.unvisited = links.next(index);
+        }
+        links.remove(&mut list.ends, index);
+    }
+
+    pub(super) fn link_last(&mut self, index: u32, which: Which) {
+        let (links, list) = self.parts(which);
+        list.len += 1;
+        list.unvisited.get_or_insert(index);
+        links.push(&mut list.ends, index);
     }
 }
 
@@ -67,64 +86,16 @@ impl Idleness {
     }
 }
 
-impl Chain {
-    fn links_mut(&mut self, which: Which) -> &mut Links {
-        match which {
-            Which::Established | Which::Other => &mut self.idle,
-            Which::Unacknowledged | Which::Acknowledged => &mut self.giving,
-        }
-    }
-}
-
 impl FlowTable {
-    fn links_mut(&mut self, index: Option<u32>, which: Which) -> Option<&mut Links> {
-        self.chain_mut(index).map(|chain| chain.links_mut(which))
-    }
-
-    pub(super) fn unlink(&mut self, index: u32, which: Which) {
-        let Some(links) = self.links_mut(Some(index), which) else { return };
-        let Links { previous, next } = std::mem::take(links);
-        let list = self.lists.of_mut(which);
-        list.len = list.len.saturating_sub(1);
-        if list.unvisited == Some(index) {
-            list.unvisited = next.get();
-        }
-        match self.links_mut(previous.get(), which) {
-            Some(links) => links.next = next,
-            None => self.lists.of_mut(which).first = next.get(),
-        }
-        match self.links_mut(next.get(), which) {
-            Some(links) => links.previous = previous,
-            None => self.lists.of_mut(which).last = previous.get(),
-        }
-    }
-
     /// The first that was not visited in a list, and is now, if it was put at the end by `until`.
     pub(super) fn visit(&mut self, which: Which, until: Timestamp) -> Option<Key> {
-        let List { unvisited, unvisited_from, .. } = self.lists.of(which);
-        let index = unvisited.filter(|_| unvisited_from <= until)?;
-        let queued_at = self.entries.get(index)?.queued_at;
-        self.lists.of_mut(which).unvisited_from = queued_at;
-        if queued_at > until {
+        let (links, list) = self.lists.parts(which);
+        let index = list.unvisited.filter(|_| list.unvisited_from <= until)?;
+        list.unvisited_from = self.entries.get(index)?.queued_at;
+        if list.unvisited_from > until {
             return None;
         }
-        self.lists.of_mut(which).unvisited = self.links_mut(Some(index), which)?.next.get();
+        list.unvisited = links.next(index);
         Some(Key(index))
-    }
-
-    pub(super) fn link_last(&mut self, index: u32, which: Which) {
-        let list = self.lists.of_mut(which);
-        list.len += 1;
-        list.unvisited.get_or_insert(index);
-        let previous = list.last.replace(index);
-        if previous.is_none() {
-            list.first = Some(index);
-        }
-        if let Some(links) = self.links_mut(previous, which) {
-            links.next = Some(index).into();
-        }
-        if let Some(links) = self.links_mut(Some(index), which) {
-            *links = Links { previous: previous.into(), next: Neighbour::default() };
-        }
     }
 }

@@ -7,11 +7,12 @@
 
 use spand_proto::units::Timestamp;
 
-use super::entry::{Chain, Entry};
+use super::entry::Entry;
 use super::lists::Which;
 use super::{FlowTable, Key, REQUEUE};
 use crate::flow::scoreboard::Outstanding;
 use crate::mem::{Account, FEW_SEGMENTS, Held, hashed, listed, number};
+use crate::recency::Links;
 
 /// The fraction (one in N) of the memory for segments that connections without an acknowledgement have in any case: otherwise new
 /// ones had no room where the others take all.
@@ -32,9 +33,11 @@ pub(crate) enum Room {
 impl FlowTable {
     /// Bytes of places for N connections, beside what they keep elsewhere.
     pub(crate) const fn places_bytes(connections: usize) -> usize {
-        // Chunks of entries do not move; the number in front marks a free slot.
-        connections.saturating_mul(size_of::<Entry>() + size_of::<u64>())
-            + listed::<Chain>(connections)
+        // Chunks of entries do not move.
+        connections.saturating_mul(size_of::<Option<Entry>>())
+            + listed::<u32>(connections)
+            + 3 * Links::bytes(connections)
+            + listed::<Option<u16>>(connections)
             + hashed::<u32>(connections)
     }
 
@@ -73,10 +76,10 @@ impl FlowTable {
         }
         (entry.giving, entry.giving_at) = (now, at);
         if let Some(before) = before {
-            self.unlink(key.0, before);
+            self.lists.unlink(key.0, before);
         }
         if let Some(now) = now {
-            self.link_last(key.0, now);
+            self.lists.link_last(key.0, now);
         }
     }
 
@@ -84,7 +87,7 @@ impl FlowTable {
     pub(super) fn forget_held(&mut self, key: Key, entry: &Entry) {
         self.change_accounts(entry.held, Held::default());
         if let Some(list) = entry.giving {
-            self.unlink(key.0, list);
+            self.lists.unlink(key.0, list);
         }
     }
 
@@ -100,8 +103,8 @@ impl FlowTable {
         if self.segments.is_over() {
             let (unacknowledged, others) = (self.lists.of(Which::Unacknowledged), self.lists.of(Which::Acknowledged));
             let little = unacknowledged.len <= (unacknowledged.len + others.len) / RESERVED;
-            let first = if little { others.first } else { unacknowledged.first };
-            let first = first.or(unacknowledged.first).or(others.first);
+            let first = if little { others.ends.first } else { unacknowledged.ends.first };
+            let first = first.or(unacknowledged.ends.first).or(others.ends.first);
             if let Some(first) = first {
                 return Some(Room::Give(Key(first)));
             }

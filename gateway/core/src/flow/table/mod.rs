@@ -17,7 +17,7 @@ mod wheel;
 use hashbrown::HashTable;
 use spand_proto::units::{Micros, Timestamp};
 
-use self::entry::{Chain, Entry, Links, Neighbour};
+use self::entry::Entry;
 use self::lists::{Lists, Which};
 pub(crate) use self::memory::Room;
 use self::slab::Slab;
@@ -49,8 +49,6 @@ pub(crate) struct Key(u32);
 pub(crate) struct FlowTable {
     index: HashTable<u32>,
     entries: Slab<Entry>,
-    /// One for each place of `entries`.
-    chains: Vec<Chain>,
     lists: Lists,
     wheel: Wheel,
     limit: usize,
@@ -68,7 +66,6 @@ impl FlowTable {
         Self {
             index: HashTable::new(),
             entries: Slab::new(),
-            chains: Vec::new(),
             lists: Lists::default(),
             wheel: Wheel::new(),
             limit: limits.connections.get(),
@@ -137,22 +134,18 @@ impl FlowTable {
             giving_at: at,
             connection,
         })?;
-        let place = place(index);
-        if self.chains.len() <= place {
-            self.chains.resize(place + 1, Chain::default());
-        }
         let entries = &self.entries;
         self.index
             .insert_unique(hash, index, |index| entries.get(*index).map_or(0, |entry| entry.tuple.hash(self.seed)));
-        self.link_last(index, Which::Other);
+        self.lists.link_last(index, Which::Other);
         Some(Key(index))
     }
 
     /// Takes a connection out.
     pub(crate) fn remove(&mut self, key: Key) -> Option<Connection> {
-        self.disarm(key);
+        self.wheel.disarm(key.0);
         let entry = self.entries.remove(key.0)?;
-        self.unlink(key.0, entry.idleness.list());
+        self.lists.unlink(key.0, entry.idleness.list());
         self.forget_held(key, &entry);
         if let Ok(found) = self.index.find_entry(entry.tuple.hash(self.seed), |index| *index == key.0) {
             found.remove();
@@ -187,8 +180,8 @@ impl FlowTable {
 
     #[cold]
     fn requeue(&mut self, key: Key, before: Idleness, idleness: Idleness) {
-        self.unlink(key.0, before.list());
-        self.link_last(key.0, idleness.list());
+        self.lists.unlink(key.0, before.list());
+        self.lists.link_last(key.0, idleness.list());
     }
 
     /// A connection silent for longer than it may be.
@@ -208,7 +201,7 @@ impl FlowTable {
         if patience == NEVER {
             return None;
         }
-        let index = self.lists.of(which).first?;
+        let index = self.lists.of(which).ends.first?;
         let entry = self.entries.get(index)?;
         (now.since(entry.last_at) >= patience).then_some(Key(index))
     }
@@ -219,39 +212,24 @@ impl FlowTable {
     pub(crate) fn least_wanted(&self) -> Option<Key> {
         let reserved = self.limit / RESERVED;
         let (other, established) = (self.lists.of(Which::Other), self.lists.of(Which::Established));
-        let first = if other.len > reserved { other.first } else { established.first };
-        first.or(other.first).or(established.first).map(Key)
+        let first = if other.len > reserved { other.ends.first } else { established.ends.first };
+        first.or(other.ends.first).or(established.ends.first).map(Key)
     }
 
     /// Has the connection looked at soon after `deadline`, unless that is so already.
     pub(crate) fn arm(&mut self, key: Key, deadline: Timestamp) {
-        let slot = self.wheel.slot_for(deadline);
-        let head = self.wheel.head(slot);
-        let Some(chain) = self.chain_mut(Some(key.0)).filter(|chain| chain.slot.is_none()) else { return };
-        chain.slot = Some(slot);
-        chain.timer = Links { previous: Neighbour::default(), next: head.into() };
-        if let Some(next) = self.chain_mut(head) {
-            next.timer.previous = Some(key.0).into();
-        }
-        self.wheel.set_head(slot, Some(key.0));
-        self.wheel.count_armed();
+        self.wheel.arm(key.0, deadline);
     }
 
     /// A connection whose look is due at `now`; it is not armed any more. `None` when all were given.
-    pub(crate) fn due(&mut self, now: Timestamp, turning: &mut Turning) -> Option<Key> {
-        loop {
-            if let Some(index) = turning.slot.and_then(|slot| self.wheel.head(slot)) {
-                self.disarm(Key(index));
-                return Some(Key(index));
-            }
-            turning.slot = Some(self.wheel.turn(now)?);
-        }
+    pub(crate) fn due(&mut self, now: Timestamp) -> Option<Key> {
+        self.wheel.due(now).map(Key)
     }
 
     /// When [`FlowTable::due`], [`FlowTable::expired`] or [`FlowTable::abandoned`] may give something next.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let expiry = |which, patience| {
-            let at = self.entries.get(self.lists.of(which).first?)?.last_at.after(patience);
+            let at = self.entries.get(self.lists.of(which).ends.first?)?.last_at.after(patience);
             (at < Timestamp(u64::MAX)).then_some(at)
         };
         let expiries = [
@@ -266,32 +244,4 @@ impl FlowTable {
     pub(crate) fn may_be_due(&self, now: Timestamp) -> bool {
         self.wheel.may_be_due(now) || self.expired(now).or_else(|| self.abandoned(now)).is_some()
     }
-
-    fn disarm(&mut self, key: Key) {
-        let Some(chain) = self.chain_mut(Some(key.0)) else { return };
-        let Some(slot) = chain.slot.take() else { return };
-        let Links { previous, next } = std::mem::take(&mut chain.timer);
-        match self.chain_mut(previous.get()) {
-            Some(previous) => previous.timer.next = next,
-            None => self.wheel.set_head(slot, next.get()),
-        }
-        if let Some(next) = self.chain_mut(next.get()) {
-            next.timer.previous = previous;
-        }
-        self.wheel.count_disarmed();
-    }
-
-    fn chain_mut(&mut self, index: Option<u32>) -> Option<&mut Chain> {
-        self.chains.get_mut(place(index?))
-    }
-}
-
-fn place(index: u32) -> usize {
-    usize::try_from(index).unwrap_or(usize::MAX)
-}
-
-/// How far one call's turn of the wheel has come.
-#[derive(Debug, Default)]
-pub(crate) struct Turning {
-    slot: Option<u16>,
 }

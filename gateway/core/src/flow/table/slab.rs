@@ -6,20 +6,14 @@ const CHUNK: usize = 4_096;
 /// A slab: what is taken out leaves a place that the next entry fills.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
-    chunks: Vec<Vec<Place<T>>>,
-    free: Option<u32>,
+    chunks: Vec<Vec<Option<T>>>,
+    free: Vec<u32>,
     len: usize,
-}
-
-#[derive(Debug)]
-enum Place<T> {
-    Taken(T),
-    Free { next: Option<u32> },
 }
 
 impl<T> Slab<T> {
     pub(super) fn new() -> Self {
-        Self { chunks: Vec::new(), free: None, len: 0 }
+        Self { chunks: Vec::new(), free: Vec::new(), len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -28,66 +22,44 @@ impl<T> Slab<T> {
 
     /// Stores `entry`; `None` (and the entry is dropped) past 2^32 entries.
     pub(super) fn insert(&mut self, entry: T) -> Option<u32> {
-        let index = match self.free {
-            Some(index) => {
-                let place = self.place_mut(index)?;
-                let Place::Free { next } = *place else { return None };
-                *place = Place::Taken(entry);
-                self.free = next;
-                index
-            }
-            None => self.append(entry)?,
-        };
+        let index = self.free.pop().or_else(|| self.append())?;
+        *self.place_mut(index)? = Some(entry);
         self.len += 1;
         Some(index)
     }
 
-    fn append(&mut self, entry: T) -> Option<u32> {
+    fn append(&mut self) -> Option<u32> {
         if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
             self.chunks.push(Vec::with_capacity(CHUNK));
         }
         let full_chunks = self.chunks.len().checked_sub(1)?;
         let chunk = self.chunks.last_mut()?;
         let index = u32::try_from(full_chunks * CHUNK + chunk.len()).ok()?;
-        chunk.push(Place::Taken(entry));
+        chunk.push(None);
         Some(index)
     }
 
     pub(super) fn remove(&mut self, index: u32) -> Option<T> {
-        let next = self.free;
-        let place = self.place_mut(index)?;
-        if matches!(place, Place::Free { .. }) {
-            return None;
-        }
-        let Place::Taken(entry) = std::mem::replace(place, Place::Free { next }) else { return None };
-        self.free = Some(index);
+        let entry = self.place_mut(index)?.take()?;
+        self.free.push(index);
         self.len -= 1;
         Some(entry)
     }
 
     pub(super) fn get(&self, index: u32) -> Option<&T> {
         let (chunk, place) = split(index);
-        match self.chunks.get(chunk)?.get(place)? {
-            Place::Taken(entry) => Some(entry),
-            Place::Free { .. } => None,
-        }
+        self.chunks.get(chunk)?.get(place)?.as_ref()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.chunks.iter().flatten().filter_map(|place| match place {
-            Place::Taken(entry) => Some(entry),
-            Place::Free { .. } => None,
-        })
+        self.chunks.iter().flatten().flatten()
     }
 
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
-        match self.place_mut(index)? {
-            Place::Taken(entry) => Some(entry),
-            Place::Free { .. } => None,
-        }
+        self.place_mut(index)?.as_mut()
     }
 
-    fn place_mut(&mut self, index: u32) -> Option<&mut Place<T>> {
+    fn place_mut(&mut self, index: u32) -> Option<&mut Option<T>> {
         let (chunk, place) = split(index);
         self.chunks.get_mut(chunk)?.get_mut(place)
     }

@@ -89,30 +89,28 @@ fn silence_ends_the_unfinished_before_the_established() {
 fn a_timer_is_due_once_and_not_early() {
     let mut table = table(10);
     let keys = fill(&mut table, 3);
-    assert_eq!(table.due(at(100), &mut Turning::default()), None);
+    assert_eq!(table.due(at(100)), None);
     table.arm(keys[1], at(1_000));
     table.arm(keys[1], at(200));
     table.arm(keys[0], at(1_000));
     assert!(table.next_due().unwrap() > at(1_000));
-    assert_eq!(table.due(at(999), &mut Turning::default()), None);
-    let mut turning = Turning::default();
-    let due = [table.due(at(1_050), &mut turning), table.due(at(1_050), &mut turning)];
+    assert_eq!(table.due(at(999)), None);
+    let due = [table.due(at(1_050)), table.due(at(1_050))];
     assert_eq!(due, [Some(keys[0]), Some(keys[1])], "last in, first out");
-    assert_eq!(table.due(at(9_000), &mut Turning::default()), None);
+    assert_eq!(table.due(at(9_000)), None);
 }
 
 #[test]
 fn a_far_deadline_is_looked_at_early_and_a_removed_one_never() {
     let mut table = table(10);
     let keys = fill(&mut table, 3);
-    assert_eq!(table.due(at(0), &mut Turning::default()), None);
+    assert_eq!(table.due(at(0)), None);
     for key in &keys {
         table.arm(*key, at(60_000));
     }
     table.remove(keys[1]);
-    let mut turning = Turning::default();
     let mut due = Vec::new();
-    while let Some(key) = table.due(at(100_000), &mut turning) {
+    while let Some(key) = table.due(at(100_000)) {
         table.arm(key, at(200_000));
         due.push(key);
     }
@@ -126,5 +124,5 @@ fn a_timer_set_before_the_clock_first_moved_is_due_in_time() {
     let keys = fill(&mut table, 1);
     table.arm(keys[0], at(10));
     assert!(table.next_due().is_some_and(|due| due <= at(40)));
-    assert_eq!(table.due(at(100), &mut Turning::default()), Some(keys[0]));
+    assert_eq!(table.due(at(100)), Some(keys[0]));
 }

@@ -111,8 +111,7 @@ impl Pair {
     /// Turns the wheel to now: exactly those whose timer came are given, each once.
     pub fn turn(&mut self) {
         let tick = self.now.0 >> TICK_BITS;
-        let mut turning = Turning::default();
-        let given: Vec<Key> = std::iter::from_fn(|| self.table.due(self.now, &mut turning)).collect();
+        let given: Vec<Key> = std::iter::from_fn(|| self.table.due(self.now)).collect();
         let is_due = |item: &Item| item.due.is_some_and(|due| due <= tick);
         let expected: BTreeSet<u32> = self.twin.iter().filter(|item| is_due(item)).map(|item| item.key.0).collect();
         assert_eq!(given.len(), expected.len(), "each once");

@@ -1,9 +1,11 @@
-//! Timers of connections: a wheel that turns with packet time, linked through the entries themselves.
+//! Timers of connections: a wheel that turns with packet time.
 //!
 //! A timer says "look at this connection then" and never when it is due: a connection that moved its deadline on is
 //! looked at, found not due and put back. So arming costs nothing per packet and cancelling nothing at all.
 
 use spand_proto::units::Timestamp;
+
+use crate::recency::{Ends, Links, index};
 
 /// Nanoseconds of a tick as a power of two: 16.8 ms.
 pub(crate) const TICK_BITS: u32 = 24;
@@ -12,10 +14,14 @@ const SLOTS: u64 = 256;
 /// Words of 64 bits, one for each slot.
 const OCCUPIED_WORDS: usize = 4;
 
-/// The wheel: the first entry of each slot.
+/// The wheel.
 #[derive(Debug)]
 pub(super) struct Wheel {
-    heads: Vec<Option<u32>>,
+    /// The entries whose timers are in each slot.
+    slots: Vec<Ends>,
+    links: Links,
+    /// The slot that the timer of each entry is in.
+    armed_in: Vec<Option<u16>>,
     /// Bit by bit, which slots hold a timer.
     occupied: [u64; OCCUPIED_WORDS],
     tick: u64,
@@ -24,39 +30,56 @@ pub(super) struct Wheel {
 
 impl Wheel {
     pub(super) fn new() -> Self {
-        Self { heads: (0..SLOTS).map(|_| None).collect(), occupied: [0; OCCUPIED_WORDS], tick: 0, armed: 0 }
-    }
-
-    /// Slot for `deadline`, at least one tick ahead.
-    pub(super) fn slot_for(&self, deadline: Timestamp) -> u16 {
-        slot((tick_of(deadline) + 1).clamp(self.tick + 1, self.tick + SLOTS - 1))
-    }
-
-    pub(super) fn head(&self, slot: u16) -> Option<u32> {
-        self.heads.get(usize::from(slot)).copied().flatten()
-    }
-
-    pub(super) fn set_head(&mut self, slot: u16, head: Option<u32>) {
-        let slot = usize::from(slot);
-        if let Some(place) = self.heads.get_mut(slot) {
-            *place = head;
-        }
-        if let Some(word) = self.occupied.get_mut(slot / 64) {
-            let bit = 1 << (slot % 64);
-            *word = if head.is_some() { *word | bit } else { *word & !bit };
+        Self {
+            slots: (0..SLOTS).map(|_| Ends::default()).collect(),
+            links: Links::default(),
+            armed_in: Vec::new(),
+            occupied: [0; OCCUPIED_WORDS],
+            tick: 0,
+            armed: 0,
         }
     }
 
-    pub(super) fn count_armed(&mut self) {
+    /// Sets the timer of an entry to `deadline`, at least one tick ahead, unless it is armed already.
+    pub(super) fn arm(&mut self, entry: u32, deadline: Timestamp) {
+        if self.armed_in.len() <= index(entry) {
+            self.armed_in.resize(index(entry) + 1, None);
+        }
+        let slot = slot((tick_of(deadline) + 1).clamp(self.tick + 1, self.tick + SLOTS - 1));
+        let Some(armed_in @ None) = self.armed_in.get_mut(index(entry)) else { return };
+        *armed_in = Some(slot);
+        self.change(slot, |links, ends| links.push(ends, entry));
         self.armed += 1;
     }
 
-    pub(super) fn count_disarmed(&mut self) {
-        self.armed = self.armed.saturating_sub(1);
+    pub(super) fn disarm(&mut self, entry: u32) {
+        let Some(slot) = self.armed_in.get_mut(index(entry)).and_then(Option::take) else { return };
+        self.change(slot, |links, ends| links.remove(ends, entry));
+        self.armed -= 1;
+    }
+
+    fn change(&mut self, slot: u16, change: impl FnOnce(&mut Links, &mut Ends)) {
+        let slot = usize::from(slot);
+        let (Some(ends), Some(word)) = (self.slots.get_mut(slot), self.occupied.get_mut(slot / 64)) else { return };
+        change(&mut self.links, ends);
+        let bit = 1 << (slot % 64);
+        *word = if ends.last.is_some() { *word | bit } else { *word & !bit };
+    }
+
+    /// An entry whose timer is due at `now`, the one armed last in its slot; it is not armed any more.
+    pub(super) fn due(&mut self, now: Timestamp) -> Option<u32> {
+        loop {
+            // No timer is set to the slot that the wheel stands at.
+            if let Some(entry) = self.slots.get(usize::from(slot(self.tick))).and_then(|ends| ends.last) {
+                self.disarm(entry);
+                return Some(entry);
+            }
+            self.turn(now)?;
+        }
     }
 
     /// Turns by one slot towards `now`; `None` once it is there.
-    pub(super) fn turn(&mut self, now: Timestamp) -> Option<u16> {
+    fn turn(&mut self, now: Timestamp) -> Option<()> {
         let target = tick_of(now);
         if self.tick >= target {
             return None;
@@ -64,7 +87,7 @@ impl Wheel {
         // After a long silence one full turn reaches every slot.
         let next = (self.tick + 1).max(target.saturating_sub(SLOTS - 1));
         self.tick = if self.armed == 0 { target } else { next };
-        Some(slot(next))
+        Some(())
     }
 
     /// Whether the end of a slot that holds a timer may have come by `now`: as good as [`Self::next_due`] within a tick, and cheaper.
@@ -117,12 +140,11 @@ mod tests {
         ) {
             let mut wheel = Wheel::new();
             wheel.turn(Timestamp(tick << TICK_BITS));
-            wheel.count_armed();
             for ahead in &taken {
-                wheel.set_head(slot(tick + ahead), Some(1));
+                wheel.arm(u32::try_from(*ahead).unwrap(), Timestamp((tick + ahead - 1) << TICK_BITS));
             }
             for ahead in &given_back {
-                wheel.set_head(slot(tick + ahead), None);
+                wheel.disarm(u32::try_from(*ahead).unwrap());
             }
             let expected = taken.difference(&given_back).next().map(|ahead| Timestamp((tick + ahead) << TICK_BITS));
             prop_assert_eq!(wheel.next_due(), expected);

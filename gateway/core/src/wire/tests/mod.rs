@@ -8,7 +8,7 @@ use spand_proto::units::Timestamp;
 use self::frames::{
     ETHERNET, RAW, bridged, encapsulations, ethernet, gre, ipv4, ipv6, join, packet, tcp, tcp_with, udp,
 };
-use super::segment::{Ecn, Flags, SackBlock, Timestamps, WindowOption};
+use super::segment::{Flags, SackBlock, Timestamps, WindowOption};
 use super::*;
 use crate::config::Tunnels;
 use crate::counters::Ignored;
@@ -39,10 +39,10 @@ fn every_encapsulation_gives_the_segment_inside() {
         assert_eq!((segment.options.len, segment.options.truncated), (12, false), "{name}");
         if segment.source.address.is_ipv4() {
             assert_eq!(segment.source.address.to_string(), "192.0.2.1", "{name}");
-            assert_eq!((segment.ip_id, segment.ecn), (Some(77), Ecn::Ect0), "{name}");
+            assert_eq!((segment.ip_id, segment.ect), (Some(77), true), "{name}");
         } else {
             assert_eq!(segment.destination.address.to_string(), "2001:db8::2", "{name}");
-            assert_eq!((segment.ip_id, segment.ecn), (None, Ecn::Ect1), "{name}");
+            assert_eq!((segment.ip_id, segment.ect), (None, true), "{name}");
         }
     }
 }
@@ -72,6 +72,17 @@ fn padding_is_no_payload_and_a_missing_length_is_the_frame_s() {
     let mut jumbo = ethernet(0x86dd, &ipv6(6, &tcp()));
     jumbo[18..20].fill(0);
     assert_eq!(decode_whole(ETHERNET, &jumbo).unwrap().payload_len, 10);
+}
+
+#[test]
+fn every_ecn_field_but_not_ect_is_that_of_a_capable_transport() {
+    for field in 0..4 {
+        let mut whole = packet();
+        whole[1] = 0xfc | field;
+        for (link_type, data) in [(RAW, whole.clone()), (ETHERNET, ethernet(0x0800, &whole))] {
+            assert_eq!(decode_whole(link_type, &data).unwrap().ect, field != 0, "{field} on {link_type}");
+        }
+    }
 }
 
 #[test]
