@@ -29,9 +29,9 @@ const TRACE: TraceConfig =
     TraceConfig { packets: 200_000, connections: 1_000, loss: 0.01, networks: 1_000, snap_len: 96, seed: 1 };
 const INSIDE: &str = "10.0.0.0/8";
 /// Limits for each connection of it.
-const BYTES_INSIDE: f64 = 1_526.0;
+const BYTES_INSIDE: f64 = 1_528.0;
 const PIECES_INSIDE: f64 = 8.04;
-const BYTES_BOTH: f64 = 1_748.0;
+const BYTES_BOTH: f64 = 1_751.0;
 const PIECES_BOTH: f64 = 11.16;
 
 /// Fails above the limit, and where it lies more than a fiftieth above what was counted.
@@ -218,10 +218,10 @@ fn a_connection_takes_no_more_memory_in_any_state_than_it_did() {
     // A closed connection has only its place in the table.
     let place = closed.held;
     no_faults([
-        held_to(1_441.0, "bytes, established and idle", idle.asked),
-        held_to(1_428.0, "bytes, four segments in flight", in_flight.asked),
+        held_to(1_449.5, "bytes, established and idle", idle.asked),
+        held_to(1_436.0, "bytes, four segments in flight", in_flight.asked),
         held_to(1_636.0, "bytes, in recovery", recovering.asked),
-        held_to(4_500.0, "bytes, perhaps BBR", paced.asked),
+        held_to(4_508.0, "bytes, perhaps BBR", paced.asked),
         held_to(252.0, "bytes, closed", closed.asked),
         accounted("established and idle", &idle, place),
         accounted("four segments in flight", &in_flight, place),

@@ -59,7 +59,7 @@ impl Plan {
                 gateways: 2,
                 hosts: 40,
                 networks: 100,
-                connections: [250, 60],
+                connections: [400, 60],
                 lifetime: Duration::from_secs(10),
                 fill: Duration::from_secs(13),
                 kill_only: true,
