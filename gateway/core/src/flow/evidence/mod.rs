@@ -6,7 +6,7 @@
 //! sender is in [`ack_clock`], the growth of its pipe in [`growth`], what limited it in [`held`], events per round trip in [`rounds`].
 //! [`packets`] takes the packets. [`rules`] and [`clocking`] weigh them, and [`sampling`] gives samples at losses and ends.
 //!
-//! Loss detection, scoreboard and round-trip times are its caller's, who passes them in ([`observation`]). The distance of the
+//! Loss detection, scoreboard and round-trip times are its caller's, who passes them in ([`crate::flow::observation`]). The distance of the
 //! tap from the sender is measured ([`ack_clock`]).
 
 mod ack_clock;
