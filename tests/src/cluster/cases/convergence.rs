@@ -27,7 +27,7 @@ const MOST: Duration = Duration::from_secs(6);
 pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
     let (gateways, networks, connections, warm, measured) = match size {
         Size::Full => (4, 5_000, 1_000, 30, 60),
-        Size::Quick => (2, 60, 120, 12, 15),
+        Size::Quick => (2, 120, 120, 12, 15),
     };
     let Some(mut site) =
         Site::start(programs, if size == Size::Full { 3 } else { 1 }, gateways, "[log]\nfilter = \"warn\"\n")?

@@ -58,7 +58,7 @@ impl Plan {
                 servers: 1,
                 gateways: 2,
                 hosts: 40,
-                networks: 100,
+                networks: 50,
                 connections: [400, 60],
                 lifetime: Duration::from_secs(10),
                 fill: Duration::from_secs(13),
