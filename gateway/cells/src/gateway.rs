@@ -15,8 +15,8 @@ pub const MOST_GATEWAYS: u16 = 64;
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct GatewayId(pub u16);
 
-/// The tap whose packets a gateway sees. Gateways of a mirror group see the packets of one tap: of what they hold of a network and a
-/// bucket one counts, and what gateways of different taps hold is added up.
+/// The tap whose packets a gateway sees. All gateways of a mirror group see the packets of one tap, so one of their cells of a network and
+/// bucket counts. Cells of different taps are added up.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct TapId(pub u32);
 
@@ -56,7 +56,8 @@ pub struct Sharing {
     pub pseudonyms: Pseudonyms,
 }
 
-/// A number for a list of prefixes, the same for equal lists on every machine: gateways whose lists differ make different networks.
+/// Returns a number for a list of prefixes. Equal lists have the same number on every machine. Gateways compare it, since different lists
+/// make different networks.
 pub fn fingerprint(prefixes: &[IpNet]) -> u64 {
     let mut prefixes: Vec<_> = prefixes
         .iter()

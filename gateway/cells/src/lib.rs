@@ -1,7 +1,7 @@
-//! What gateways of a cluster share: cells of what each saw of a network, and what they have each other know beside.
+//! The data that gateways of a cluster share: a cell holds what one gateway saw of a network in one bucket, and a notice holds a single fact.
 //!
 //! An engine estimates from its own records merged with the cells of others ([`Shares`]), through the hook
-//! [`spand_core::networks::OtherGateways`]. How both get from one gateway to another is no concern of this crate's.
+//! [`spand_core::networks::OtherGateways`]. This crate sends and receives nothing: `spand-share` does.
 
 #![forbid(unsafe_code)]
 

@@ -66,8 +66,8 @@ impl Pseudonyms {
         (bits >> 64 == DISCARD_ONLY >> 64).then_some(u64::try_from(bits & u128::from(u64::MAX)).unwrap_or_default())
     }
 
-    /// The number of a connection, by the ends and the sequence number of its first segment: the same at every gateway that sees the same
-    /// packets, and the order of numbers has nothing to do with which connection came first.
+    /// Returns the number of a connection: a hash of the ends and the sequence number of its first segment. Every gateway that sees the same
+    /// packets computes the same number. The order of numbers is not the order of connections.
     pub(crate) fn connection(&self, [source, destination]: [(IpAddr, u16); 2], seq: u32) -> ConnectionId {
         let [source, destination] =
             [source, destination].map(|(address, port)| (bytes_of(address), port.to_be_bytes()));

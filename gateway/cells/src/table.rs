@@ -18,7 +18,7 @@ use crate::gateway::{GatewayId, Sharing, TapId};
 use crate::outlier::Outlier;
 use crate::pseudonyms::Pseudonyms;
 
-/// Shortest time between two cells of an open bucket of one network.
+/// Least time between two cells of one open bucket.
 const EARLY: Micros = Micros::from_secs(1);
 /// Cells that wait to be taken. At the limit the oldest is dropped, counted: its bucket is still in the record.
 const WAITING: usize = 16_384;
@@ -404,7 +404,7 @@ impl OtherGateways for SharedNetworks {
     }
 }
 
-/// What is kept of the network at a place, new where it has to be.
+/// Returns the state of the network at this place. It creates one if there is none.
 fn shared(networks: &mut Vec<Option<Box<SharedNetwork>>>, place: usize) -> &mut SharedNetwork {
     if place >= networks.len() {
         networks.resize_with(place + 1, || None);

@@ -12,7 +12,7 @@ pub(crate) enum ConnectionEnd {
     /// Its window or its account is wanted.
     Rebuilt(Box<Sender>),
     /// Nothing is wanted of it.
-    KeptUp(Box<SeqState>),
+    SeqOnly(Box<SeqState>),
 }
 
 impl ConnectionEnd {
@@ -20,7 +20,7 @@ impl ConnectionEnd {
     pub(crate) fn sender(&self) -> Option<&Sender> {
         match self {
             Self::Rebuilt(sender) => Some(sender),
-            Self::KeptUp(_) => None,
+            Self::SeqOnly(_) => None,
         }
     }
 
@@ -28,25 +28,25 @@ impl ConnectionEnd {
     pub(crate) fn sender_mut(&mut self) -> Option<&mut Sender> {
         match self {
             Self::Rebuilt(sender) => Some(sender),
-            Self::KeptUp(_) => None,
+            Self::SeqOnly(_) => None,
         }
     }
 
-    /// How far it came.
+    /// Its sequence space.
     #[inline]
     pub(crate) fn state(&self) -> &SeqState {
         match self {
             Self::Rebuilt(sender) => &sender.state,
-            Self::KeptUp(state) => state,
+            Self::SeqOnly(state) => state,
         }
     }
 
-    /// How far it came.
+    /// Its sequence space.
     #[inline]
     pub(crate) fn state_mut(&mut self) -> &mut SeqState {
         match self {
             Self::Rebuilt(sender) => &mut sender.state,
-            Self::KeptUp(state) => state,
+            Self::SeqOnly(state) => state,
         }
     }
 
@@ -66,8 +66,8 @@ impl ConnectionEnd {
     pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut FlowContext<'_>) -> u32 {
         match self {
             Self::Rebuilt(sender) => sender.send(segment, copy, context),
-            Self::KeptUp(_) if copy => 0,
-            Self::KeptUp(state) => state.send(segment, context),
+            Self::SeqOnly(_) if copy => 0,
+            Self::SeqOnly(state) => state.send(segment, context),
         }
     }
 
@@ -75,7 +75,7 @@ impl ConnectionEnd {
     pub(crate) fn acknowledge(&mut self, segment: &Segment, scale: Option<u8>, context: &mut FlowContext<'_>) {
         match self {
             Self::Rebuilt(sender) => sender.acknowledge(segment, scale, context),
-            Self::KeptUp(state) => state.acknowledge_alone(segment, scale, context),
+            Self::SeqOnly(state) => state.acknowledge_alone(segment, scale, context),
         }
     }
 }

@@ -25,8 +25,6 @@ pub(crate) struct Sent {
     pub(crate) peer_window: Option<u64>,
     /// Time since the last acknowledgement towards this sender.
     pub(crate) since_ack: Option<Micros>,
-    /// Time since the lowest outstanding segment was sent last.
-    pub(crate) since_oldest: Option<Micros>,
     /// Its sender's clock, where it carries one (RFC 7323).
     pub(crate) stamp: Option<u32>,
 }
@@ -107,9 +105,9 @@ pub(crate) enum CaState {
     Cwr,
     /// `CA_Recovery`.
     Recovery,
-    /// `CA_Loss`; whether something was acknowledged since.
+    /// `CA_Loss`.
     Loss {
-        /// Something was.
+        /// Something was acknowledged since the timeout.
         advanced: bool,
     },
 }

@@ -1,8 +1,8 @@
-//! How far one side of a connection came, as every packet shows it: what was sent and acknowledged, its SYN and FIN, and the window that its
-//! peer announces.
+//! The sequence space of one side of a connection: `SND.UNA` and `SND.NXT`, its SYN and FIN, and the window that its peer announces. It keeps
+//! no segments; those are the scoreboard's.
 //!
-//! Of most hosts outside nothing else is kept: that is an eighth of the memory of a rebuilt sender, and most packets of a mirror port have
-//! one at their other end.
+//! Nothing else is kept of most hosts outside. That takes a fraction of the memory of a rebuilt sender, and most packets of a mirror port
+//! have such a host at one end.
 
 use spand_proto::units::Timestamp;
 
@@ -201,7 +201,7 @@ impl SeqState {
         self.last_packet.is_some_and(|last| Stamp::of(segment).was_sent_before(&last.stamp()) == Some(true))
     }
 
-    /// Takes a segment of this side, which is no copy: how far it came, and its SYN and FIN. Returns how much of it was sent before.
+    /// Takes a segment of this side that is no copy. Returns how many of its bytes were sent before.
     pub(crate) fn send(&mut self, segment: &Segment, context: &mut FlowContext<'_>) -> u32 {
         let extent = self.extent(segment);
         let repeated = if extent.start < self.nxt { self.repeated(segment, &extent) } else { 0 };
@@ -211,7 +211,7 @@ impl SeqState {
         repeated
     }
 
-    /// Takes a packet of it, without its data; whether those lie where its peer may take them.
+    /// Takes everything of a segment but its data. Returns whether the data lies within reach of the window that the peer announced.
     #[inline]
     pub(crate) fn accepts(&mut self, segment: &Segment, extent: &Extent, context: &mut FlowContext<'_>) -> bool {
         if self.passed.count(segment.payload_len) {
@@ -229,7 +229,7 @@ impl SeqState {
         !beyond
     }
 
-    /// Takes a SYN, FIN or RST; whether it is no RST.
+    /// Takes the flags SYN, FIN and RST of a segment. Returns whether RST is not set.
     fn take_flags(&mut self, segment: &Segment, extent: &Extent) -> bool {
         if segment.flags.has(Flags::SYN) {
             self.syn_again |= self.syn.is_some();
@@ -264,8 +264,8 @@ impl SeqState {
         u32::try_from(self.nxt - extent.start).unwrap_or(u32::MAX).min(segment.payload_len)
     }
 
-    /// Takes an acknowledgement that the peer sent; `scale` is the shift of its window, where known. `None` where it lies further ahead than
-    /// a capture misses, or in a forged reset.
+    /// Takes an acknowledgement of the peer. `scale`: shift of its window, if known. Returns `None` for one further ahead than a capture
+    /// loses packets, and for one of data never sent in a reset.
     pub(crate) fn acknowledge(
         &mut self,
         segment: &Segment,
@@ -298,7 +298,7 @@ impl SeqState {
         Some(Acknowledged { ack, missed, first, window_moved })
     }
 
-    /// Takes an acknowledgement of a side of which nothing else is kept: its SYN is timed where nothing came after that.
+    /// Takes an acknowledgement of a side without a scoreboard. It times the SYN if nothing was sent after it.
     pub(crate) fn acknowledge_alone(&mut self, segment: &Segment, scale: Option<u8>, context: &mut FlowContext<'_>) {
         let before = self.una;
         let taken = self.acknowledge(segment, scale, context);

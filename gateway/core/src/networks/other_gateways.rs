@@ -1,4 +1,4 @@
-//! The hook by which a table estimates from what other gateways saw too, and lets them know what this one saw. It has neither itself.
+//! The hook through which a table shares its records with other gateways and estimates from theirs, too. It stores and sends nothing.
 
 use std::any::Any;
 use std::borrow::Cow;

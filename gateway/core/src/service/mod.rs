@@ -207,7 +207,7 @@ impl ServiceTable {
 }
 
 impl Entry {
-    /// Announces the quantile if it appeared, changed, was removed, or was announced a while ago.
+    /// Returns an event if the quantile appeared, changed or went, or if its last event is a while ago.
     fn announce(&mut self, at: Timestamp, refresh: Micros, change: f64) -> Option<ServiceEvent> {
         if self.transfers < LEAST_TRANSFERS || (self.announced.is_some() && at.since(self.looked) < LOOK) {
             return None;

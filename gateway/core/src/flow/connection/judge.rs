@@ -46,8 +46,8 @@ impl Connection {
         (self.doubts.syn_by, self.doubts.syn_end) = (Some(side), segment.seq.wrapping_add(1));
     }
 
-    /// Returns whether `segment`, which `side` sent, acknowledges the ignored SYN. The addresses and ports are then used again, and this
-    /// connection is over. A segment that fits this connection shows that it goes on: the SYN is forgotten.
+    /// Returns whether `segment` from `side` acknowledges the ignored SYN. If it does, another connection uses the addresses and ports, and
+    /// this one is over. A segment that fits this connection clears the ignored SYN.
     pub(crate) fn is_replaced_by(&mut self, side: Side, segment: &Segment) -> bool {
         if !segment.flags.has(Flags::SYN | Flags::RST) && !self.is_stray(side, segment) {
             self.doubts.syn_by = None;

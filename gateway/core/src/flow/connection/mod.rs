@@ -470,7 +470,7 @@ impl Connection {
         let follow = self.role(side).follow.then_some(self.id);
         let full = self.reports == FlowReports::Full;
         if follow.is_none() && !full {
-            return ConnectionEnd::KeptUp(Box::new(SeqState::new(number)));
+            return ConnectionEnd::SeqOnly(Box::new(SeqState::new(number)));
         }
         let midstream = !segment.flags.has(Flags::SYN);
         let report = (self.reports != FlowReports::None).then(|| {

@@ -24,13 +24,12 @@ pub(super) const JITTER: Micros = Micros(JITTER_US.unsigned_abs());
 const NEAR: Micros = Micros(500);
 /// So is one shorter than this part of a round trip.
 const NEAR_PART: u64 = 16;
-/// Longest gap between two acknowledgements of a train.
-/// Acknowledgements after which a lead holds.
+/// Number of acknowledgements with the same lead from which on it counts.
 const LEADS_SHOWN: u8 = 32;
-/// Largest lead, and how much one differs from another.
+/// Largest lead, and largest difference between two that are the same.
 const LEAD_MOST_US: u32 = 150;
 const LEAD_JITTER_US: u32 = 50;
-/// Longest gap
+/// Longest gap between two acknowledgements of a train.
 const TRAIN_GAP_MOST_US: u32 = 1_000_000;
 /// A reaction longer than this part of the round-trip time is the application's, not the distance's.
 pub(super) const REACTION_PART: u64 = 4;
@@ -61,16 +60,17 @@ impl Ack {
     }
 }
 
-/// Segments that precede the acknowledgement that released them: with two capture ports the directions are stamped apart.
+/// Measures the lead of a sender: how long its segments precede the acknowledgement that released them. A lead shows that two capture
+/// ports stamp the two directions apart.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lead {
-    /// When the first full-sized segment passed since the last acknowledgement, the low half in microseconds.
+    /// Time of the first full-sized segment since the last acknowledgement: its low half, in microseconds.
     first_us: u32,
-    /// How many passed.
+    /// Number of full-sized segments since then.
     segments: u8,
-    /// How long before an acknowledgement the first one passed, smoothed.
+    /// Smoothed time from the first segment to the acknowledgement.
     mean_us: u16,
-    /// Acknowledgements that came so long after some; half of them after one that did not.
+    /// Number of acknowledgements with this lead. Each one with another lead halves it.
     steady: u8,
 }
 
@@ -82,7 +82,7 @@ impl Lead {
         self.segments = self.segments.saturating_add(1);
     }
 
-    /// An acknowledgement passes; the usual distance of two is `gap_us`. Returns the segments before it that it released, if any.
+    /// Takes an acknowledgement. `gap_us`: usual time between two. Returns the number of segments before it that it released.
     fn on_ack(&mut self, at_us: u32, gap_us: u32) -> u8 {
         let segments = std::mem::take(&mut self.segments);
         if segments == 0 {
@@ -169,7 +169,7 @@ impl AckClock {
         self.reaction.get()
     }
 
-    /// The segments before this acknowledgement that it released, where they lead steadily: from then on the tap is beside the sender.
+    /// Returns the number of segments before this acknowledgement that it released. A lead shows that the tap is beside the sender.
     pub(super) fn led_by(&mut self, at: Timestamp) -> u8 {
         let segments = self.lead.on_ack(low_half(at.0 / 1_000), self.train_gap_us);
         if segments > 0 {

@@ -1,7 +1,7 @@
 //! Tracks how a sender's pipe grows: the growth shows whether the sender is in slow start. No window is computed.
 //!
-//! In slow start every segment delivered adds one to the pipe, or half of one with delayed acknowledgements and no byte counting
-//! (RFC 5681 section 4.2). In congestion avoidance a window of segments adds about one.
+//! In slow start the pipe grows by one segment per segment delivered. With delayed acknowledgements and without byte counting it grows by
+//! half of that (RFC 5681 section 4.2). In congestion avoidance it grows by about one segment per window.
 
 use super::rounds::Signs;
 

@@ -131,7 +131,7 @@ impl Evidence {
         }
     }
 
-    /// The sender's state is this. Round trips of a reduction count no more once it is over.
+    /// Sets the sender's state. The end of a reduction discards its round trips.
     pub(crate) fn enter(&mut self, ca: CaState) {
         if !self.ca.is_open() && ca.is_open() {
             self.settle_end();

@@ -5,14 +5,11 @@ use spand_proto::units::Micros;
 
 /// What happened in one round trip.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "signs are seen one by one, in any combination")]
 pub(super) struct Signs {
     /// One more segment would not have fitted the peer's window.
     pub(super) receiver_full: bool,
     /// A segment below the full size, or new data with nothing outstanding: the application had no more data.
     pub(super) ran_dry: bool,
-    /// The application's write ended with a segment of the next one: it may have had no data for a while.
-    pub(super) pushed: bool,
     /// A segment waited in a queue before the tap.
     pub(super) waited: bool,
     /// Full-sized segments of new data.
@@ -32,7 +29,6 @@ impl Signs {
         Self {
             receiver_full: self.receiver_full || other.receiver_full,
             ran_dry: self.ran_dry || other.ran_dry,
-            pushed: self.pushed || other.pushed,
             waited: self.waited || other.waited,
             full_sized: self.full_sized.saturating_add(other.full_sized),
             clocked: self.clocked.saturating_add(other.clocked),

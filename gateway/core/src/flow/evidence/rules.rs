@@ -65,7 +65,6 @@ impl Evidence {
         signs.receiver_full |= receiver_full;
         signs.waited |= waits;
         signs.ran_dry |= !sent.full_sized || resumes;
-        signs.pushed |= judged && !sent.more;
         signs.full_sized = signs.full_sized.saturating_add(u16::from(judged));
         signs.clocked = signs.clocked.saturating_add(u16::from(judged && clocked));
         signs.pipe_max_segments = signs.pipe_max_segments.max(pipe);

@@ -50,8 +50,8 @@ impl Recovery {
         self.state
     }
 
-    /// Whether a loss is being repaired, or due to be, after everything before `una` is acknowledged: the end of a recovery comes before the detection of further
-    /// losses (`tcp_fastretrans_alert`).
+    /// Whether the sender is in recovery, or due to enter it, after everything before `una` is acknowledged. A recovery ends before further
+    /// losses are detected (`tcp_fastretrans_alert`).
     pub(crate) fn outlasts(&self, una: u64) -> bool {
         (self.state.is_repairing() || self.state == CaState::Due) && una < self.point
     }

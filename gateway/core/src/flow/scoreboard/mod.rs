@@ -155,11 +155,6 @@ impl Scoreboard {
         self.segments.capacity()
     }
 
-    /// When the lowest outstanding segment was sent last.
-    pub(crate) fn oldest_sent(&self) -> Option<Timestamp> {
-        self.segments.front().map(|segment| segment.sent_at)
-    }
-
     /// The last transmission of the outstanding byte at `position` and how many there were, if any was seen.
     pub(crate) fn transmissions(&self, position: u64) -> Option<(Stamp, u8)> {
         let segment = self.segments.get(self.first_after(position))?;

@@ -38,7 +38,7 @@ const SENDER_BYTES: usize = size_of::<Sender>() + Scoreboard::BESIDE_BYTES + Cov
 /// A sender, from its first segment or the first acknowledgement of it on.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
-    /// How far it came.
+    /// Its sequence space.
     pub(crate) state: SeqState,
     board: Scoreboard,
     /// Payload seen; `None` if only acknowledgements were.

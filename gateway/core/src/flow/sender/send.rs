@@ -217,7 +217,6 @@ impl Sender {
             flight,
             peer_window: self.state.peer_window.and_then(Announced::bytes),
             since_ack,
-            since_oldest: self.board.oldest_sent().map(|oldest| at.since(oldest)),
             stamp: segment.options.timestamps.map(|timestamps| timestamps.value),
         };
         let start = self.board.una();
