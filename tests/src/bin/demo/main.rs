@@ -129,7 +129,7 @@ fn one_gateway(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> Resu
 
     let compared_for = Duration::from_secs(arguments.seconds.into());
     load::start_streams(&lab, load::LEARNING * LEARNING_TURNS + compared_for + AROUND)?;
-    say("two streams fill every path from now on; all else goes on among them");
+    say("a stream to every client fills every path from now on; all else goes on among them");
     let learnt = learn(&lab, &mut product, &networks, &record, say)?;
     println!(
         "\nShare of the path in segments: the gateway's estimate beside the same rule on the kernel's own windows, worst first\n"
@@ -430,7 +430,7 @@ fn picture(folder: &Path, is_named: bool) -> Result<PathBuf> {
 fn path_words(network: IpNet) -> String {
     let of = NETWORKS.iter().find(|(prefix, ..)| prefix.parse() == Ok(network));
     of.map_or_else(String::new, |(_, rate, delay_ms, _)| {
-        format!("{} Mbit/s, {} ms, beside two streams", rate.trim_end_matches("mbit"), delay_ms * 2)
+        format!("{} Mbit/s, {} ms, beside three streams", rate.trim_end_matches("mbit"), delay_ms * 2)
     })
 }
 

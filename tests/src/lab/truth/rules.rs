@@ -7,7 +7,8 @@ use super::record::{CongestionState, FlowId, Limit, Row, Source};
 /// Why the kernel's window counted at that moment (`docs/definitions.md`, "Samples").
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Reason {
-    /// The sender entered fast recovery, or reduced after a mark, from congestion avoidance: its window less one.
+    /// The sender entered fast recovery, or reduced after a mark, from congestion avoidance, in which it had been for a round trip: its
+    /// window less one.
     Loss,
     /// A loss-free transfer that the window limited ended, in congestion avoidance.
     End,
@@ -53,18 +54,25 @@ fn of_flow(flow: FlowId, rows: &[&Row]) -> Vec<KernelSample> {
     for transfer in transfers(rows) {
         let mut lost = false;
         let mut before: Option<Before> = None;
+        // Until when the window doubled: what is lost within a round trip of that was sent in slow start.
+        let mut doubled_until_ns = 0;
         for row in transfer {
             // A change of state comes between two rows: one acknowledgement may end a reduction and begin the next.
             let is_change = row.source == Source::CongestionState;
             if let Some(state) = row.ca_state.filter(|_| row.source.is_full() || is_change) {
                 let entered = before.is_some_and(|b| !b.state.is_reduced()) && state.is_reduced();
                 lost |= entered;
-                if let Some(b) = before.filter(|b| entered && b.cwnd >= b.ssthresh && state != CongestionState::Loss) {
+                let doubled = |b: &Before| row.time_ns.saturating_sub(doubled_until_ns) < b.srtt_ns;
+                let avoids = |b: &Before| b.cwnd >= b.ssthresh && !doubled(b) && state != CongestionState::Loss;
+                if let Some(b) = before.filter(|b| entered && avoids(b)) {
                     let segments = f64::from(b.cwnd.saturating_sub(1).max(1));
                     out.push(KernelSample { time_ns: row.time_ns, flow, segments, mss: b.mss, reason: Reason::Loss });
                 }
             }
             before = Before::after(before, row);
+            if before.is_some_and(|b| b.cwnd < b.ssthresh && !b.state.is_reduced()) {
+                doubled_until_ns = row.time_ns;
+            }
         }
         let Some(last) = transfer.iter().rev().find(|row| row.source.is_full()) else { continue };
         let (sent, retransmitted) = (last.data_segs_out.unwrap_or(0), last.total_retrans.unwrap_or(0));
@@ -83,13 +91,15 @@ struct Before {
     cwnd: u32,
     ssthresh: u32,
     mss: u32,
+    srtt_ns: u64,
 }
 
 impl Before {
     fn after(before: Option<Self>, row: &Row) -> Option<Self> {
         match row.source {
             Source::Info | Source::SegmentIn | Source::SegmentOut => {
-                Some(Self { state: row.ca_state?, cwnd: row.cwnd?, ssthresh: row.ssthresh?, mss: row.mss? })
+                let srtt_ns = u64::from(row.srtt_us.unwrap_or(0)) * 1_000;
+                Some(Self { state: row.ca_state?, cwnd: row.cwnd?, ssthresh: row.ssthresh?, mss: row.mss?, srtt_ns })
             }
             // Its threshold is not the real one, and its window is that of the state before.
             Source::Probe => before.map(|b| Self { cwnd: row.cwnd.unwrap_or(b.cwnd), ..b }),
@@ -221,6 +231,16 @@ mod tests {
         use CongestionState::Open;
         let ended = samples(&[row(1, Open, 16, 0, 0), row(2, Open, 16, 16, 16), row(90, Open, 31, 0, 16)]);
         assert_eq!(ended.iter().map(|s| (s.segments, s.reason)).collect::<Vec<_>>(), [(16.0, Reason::SlowStartEnd)]);
+    }
+
+    #[test]
+    fn what_is_lost_within_a_round_trip_of_slow_start_was_sent_in_it() {
+        use CongestionState::{Open, Recovery};
+        let lost_after = |ms: u64| {
+            let rows = [row(1, Open, 15, 15, 15), row(2, Open, 20, 20, 20), row(2 + ms, Recovery, 14, 20, 21)];
+            samples(&rows).len()
+        };
+        assert_eq!([lost_after(90), lost_after(110)], [0, 1]);
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> R
     say(&format!("each gateway hears the other ({:.1} s after both were ready)", took.as_secs_f64()));
 
     load::start_streams(&lab, LEARNING)?;
-    say(&format!("for {} s two streams and short transfers fill every path", LEARNING.as_secs()));
+    say(&format!("for {} s a stream to every client and short transfers fill every path", LEARNING.as_secs()));
     load::learn(&lab, &[2, 3], LEARNING, &mut || gateways.iter_mut().try_for_each(Gateway::check))?;
     say("the paths are quiet again: waiting for the end of the last bucket of ten seconds");
     let shares = shares::wait_equal(&mut gateways, &networks, EQUAL_WITHIN)?;
