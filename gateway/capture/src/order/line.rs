@@ -51,6 +51,14 @@ impl Line {
         self.line.iter_mut().rev().take_while(|held| held.number >= number).for_each(|held| held.untimed = true);
     }
 
+    /// Adds `lacks` nanoseconds to the times of the packets from this number on.
+    pub(super) fn shift(&mut self, number: u64, lacks: u64) {
+        let mut all: Vec<Held> = self.line.drain(..).chain(self.far.drain().map(|Reverse(far)| far)).collect();
+        all.iter_mut().filter(|held| held.number >= number).for_each(|held| held.at.0 += lacks);
+        all.sort_unstable();
+        self.line = all.into();
+    }
+
     pub(super) fn pop(&mut self) -> Option<Held> {
         match (self.line.front(), self.far.peek()) {
             (first, Some(Reverse(far))) if first.is_none_or(|first| far < first) => {

@@ -1,8 +1,8 @@
 //! The packets of a source in order of time.
 //!
 //! A capture of several receive queues or interfaces is written block by block: its times go back by up to some hundred milliseconds.
-//! This module sorts within a second and bounds what it holds. It does not merge files (`merge.rs`) and does not judge times that go back
-//! further.
+//! This module sorts within a second and bounds what it holds. A clock that was set back by less than that is no disorder: the times after it
+//! are shifted. It does not merge files (`merge.rs`) and does not judge times that go back further.
 
 mod line;
 
@@ -25,6 +25,12 @@ const BYTES: usize = 64 << 20;
 
 /// After this many packets in order a source is taken for one in order, and its packets are passed on as they come.
 const SETTLED: usize = 1 << 16;
+
+/// A time that goes back by this much in one record may be a clock that was set back. Single late records jump forward again, and blocks of
+/// receive queues go back again: the clock was set back if neither happens until the times, of this many records at least, have gone beyond
+/// the latest one by one and a half times as much.
+const SET_BACK_LEAST: Micros = Micros(50_000);
+const SET_BACK_RECORDS: u64 = 16;
 
 /// After this many records in a row with one time, or each a microsecond after the one before, no clock measured these times.
 const MADE_UP: usize = 100;
@@ -56,6 +62,7 @@ pub struct Ordered<S> {
     in_order: usize,
     /// A packet was not.
     unordered: bool,
+    set_back: SetBack,
     made_up: MadeUp,
     ended: bool,
 }
@@ -80,6 +87,43 @@ impl MadeUp {
             MADE_UP => MADE_UP + 1,
             run => usize::from(run > MADE_UP),
         }
+    }
+}
+
+/// Recognises a clock that was set back.
+#[derive(Debug, Default)]
+struct SetBack {
+    /// The time of the record before.
+    last: Timestamp,
+    /// Nanoseconds by which it was set back so far.
+    by: u64,
+    /// It may have been set back at this record, at this latest time and by so many nanoseconds.
+    maybe: Option<(u64, Timestamp, u64)>,
+    /// The times go back again and again.
+    in_blocks: bool,
+}
+
+impl SetBack {
+    /// Takes the time of a record as it was captured. Returns its time, and the number of the first record after a clock that turns out to
+    /// have been set back, with the nanoseconds that it and those after it lack.
+    fn note(&mut self, at: Timestamp, number: u64, latest: Timestamp) -> (Timestamp, Option<(u64, u64)>) {
+        let at = Timestamp(at.0.saturating_add(self.by));
+        let last = std::mem::replace(&mut self.last, at);
+        if last.since(at) >= SET_BACK_LEAST && !self.in_blocks {
+            self.in_blocks = self.maybe.take().is_some();
+            let maybe = (number, latest, latest.0.saturating_sub(at.0));
+            self.maybe = (!self.in_blocks && latest.since(at) < REACH).then_some(maybe);
+        }
+        let Some((first, before, lacks)) = self.maybe else { return (at, None) };
+        if at.0.saturating_sub(last.0) > lacks / 2 {
+            self.maybe = None;
+        } else if number >= first + SET_BACK_RECORDS && at.0 > before.0.saturating_add(lacks + lacks / 2) {
+            self.maybe = None;
+            self.by += lacks;
+            self.last.0 += lacks;
+            return (Timestamp(at.0.saturating_add(lacks)), Some((first, lacks)));
+        }
+        (at, None)
     }
 }
 
@@ -118,6 +162,7 @@ impl<S: PacketSource> Ordered<S> {
             number: 0,
             in_order: 0,
             unordered: false,
+            set_back: SetBack::default(),
             made_up: MadeUp::default(),
             ended: false,
         }
@@ -134,7 +179,7 @@ impl<S: PacketSource> Ordered<S> {
         self.ended
             || self.in_order >= SETTLED
             || first.run < self.run
-            || self.latest.since(first.at) >= REACH
+            || (self.set_back.maybe.is_none() && self.latest.since(first.at) >= REACH)
             || self.held.len() >= if self.unordered { PACKETS } else { FEW_PACKETS }
             || self.held_bytes >= BYTES
     }
@@ -147,6 +192,7 @@ impl<S: PacketSource> Ordered<S> {
         let mut next = self.source.next_packet()?;
         if let Next::Packet(packet) = &mut next {
             packet.untimed |= self.made_up.note(packet.timestamp) > 0;
+            (packet.timestamp, _) = self.set_back.note(packet.timestamp, self.number, self.latest);
             if packet.timestamp < self.latest {
                 (self.in_order, self.unordered) = (0, true);
             }
@@ -167,6 +213,10 @@ impl<S: PacketSource> Ordered<S> {
         };
         let Packet { timestamp: at, untimed, link_type: LinkType(link_type), wire_len, interface, source, .. } = packet;
         let made_up = self.made_up.note(at);
+        let (at, set_back) = self.set_back.note(at, self.number, self.latest);
+        if let Some((first, lacks)) = set_back {
+            self.held.shift(first, lacks);
+        }
         let untimed = untimed || made_up > 0;
         if at < self.latest {
             (self.in_order, self.unordered) = (0, true);
@@ -352,6 +402,19 @@ mod tests {
         assert_eq!(untimed([vec![5; 100], vec![6; 100]].concat()), 0, "a burst");
         assert_eq!(untimed((0..300).collect()), 0, "a steady pace of a millisecond");
         assert_eq!(untimed([vec![7; 101], (8..100).collect()].concat()), 101, "what is measured after that is");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_shifts_the_times_after_it() {
+        let before = (0..40).map(|n| 1_000 + n * 20);
+        let stepped: Vec<u64> = before.clone().chain((0..70).map(|n| 1_300 + n * 20)).collect();
+        let seen = ordered(&stepped);
+        assert!(seen.iter().map(|(_, number)| *number).eq(0..110), "nothing changes its place");
+        assert_eq!(seen.last().unwrap().0, 1_780 + 69 * 20, "the first one after it has the latest time");
+        // Two receive queues, in blocks of 200 ms.
+        let blocks = (0..6).flat_map(|block| [0, 1].map(|queue| (0..20).map(move |n| block * 200 + n * 10 + queue)));
+        let seen = times(&blocks.flatten().collect::<Vec<_>>());
+        assert!(seen.is_sorted() && seen.last() == Some(&1_191), "{seen:?}");
     }
 
     #[test]

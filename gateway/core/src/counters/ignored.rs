@@ -59,8 +59,7 @@ pub enum Ignored {
     TimeBackwards,
     /// Segment: more than a day later than the previous one, not confirmed by a second frame; its time was clamped.
     TimeForwards,
-    /// Segment: data or an acknowledgement beyond any window that its receiver announced, or numbers far from all that the
-    /// connection sent and acknowledged; not passed to the sender model.
+    /// Segment: outside every window of its connection, as where two VLANs use the same addresses; not passed to the sender model.
     BeyondWindow,
     /// Segment: a reset whose sequence number its receiver does not expect; it ends the connection only if nothing more comes.
     ResetNotExpected,
@@ -108,8 +107,7 @@ pub enum Ignored {
     NoRoomNetwork,
     /// Event: the queue was full and the oldest was dropped.
     EventQueueFull,
-    /// Advice: too many pairs of hosts had advice, and the oldest was dropped before its lifetime was over; starts
-    /// between them count as not advised.
+    /// Advice: too many pairs of hosts had advice; the oldest was dropped early, and starts between them count as not advised.
     AdviceForgotten,
     /// Congestion control: too many hosts; the one idle longest was dropped and will be identified again.
     NoRoomHost,
@@ -121,8 +119,7 @@ pub enum Ignored {
     ServiceRemoteLimit,
     /// Service size: the queue of transfers to the engine that keeps the services was full.
     TransferQueueFull,
-    /// Window option: the window that the sender reported at a sample is inconsistent with its flight size; that of the sender
-    /// model is used.
+    /// Window option: the window that the sender reported at a sample is inconsistent with its flight size, which is used.
     WindowOption,
 }
 

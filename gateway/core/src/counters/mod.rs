@@ -161,10 +161,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_its_own_place_and_name() {
+    fn every_reason_has_its_own_place_and_name_and_a_meaning_in_one_line() {
         let mut counters = Counters::default();
         for (index, &reason) in Ignored::VARIANTS.iter().enumerate() {
             assert_eq!(reason as usize, index, "{} is out of order", reason.name());
+            assert_eq!(reason.meaning().lines().count(), 1, "{}", reason.name());
             counters.ignore(reason);
         }
         assert!(Ignored::VARIANTS.iter().all(|reason| counters.ignored(*reason) == 1));

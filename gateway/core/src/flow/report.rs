@@ -69,6 +69,8 @@ pub struct DirectionDetails {
     pub synfin_retransmitted_packets: u64,
     /// Packets below the highest sequence seen, with bytes never seen: lost upstream of the tap, or reordered.
     pub hole_fill_packets: u64,
+    /// Keep-alives and window probes of a byte sent before.
+    pub probe_packets: u64,
     /// Packets that were a second copy from the mirror port.
     pub duplicate_packets: u64,
     /// Round-trip times from sequence and acknowledgement (the handshake's included), seen from the tap.
@@ -128,6 +130,7 @@ impl DirectionDetails {
             retransmitted: Bytes(0),
             synfin_retransmitted_packets: 0,
             hole_fill_packets: 0,
+            probe_packets: 0,
             duplicate_packets: 0,
             rtt_seqack: RttSummary::default(),
             rtt_timestamps: RttSummary::default(),

@@ -136,6 +136,7 @@ fn direction() -> DirectionReport {
         retransmitted: Bytes(1_000),
         synfin_retransmitted_packets: 0,
         hole_fill_packets: 2,
+        probe_packets: 0,
         duplicate_packets: 0,
         rtt_seqack: seqack,
         rtt_timestamps: RttSummary::default(),

@@ -98,6 +98,7 @@ pub(super) fn direction(report: &DirectionReport, cwnd: Option<Window>) -> Facts
         ("payload", details.payload.0.to_string()),
         ("retransmitted", details.retransmitted.0.to_string()),
         ("synfin_retransmitted_packets", details.synfin_retransmitted_packets.to_string()),
+        ("probe_packets", details.probe_packets.to_string()),
         ("hole_fill_packets", details.hole_fill_packets.to_string()),
         ("duplicate_packets", details.duplicate_packets.to_string()),
         ("rtts", details.rtt_seqack.count.to_string()),

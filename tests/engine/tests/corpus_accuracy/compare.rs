@@ -157,7 +157,9 @@ impl Figures {
             };
             exact(&mut self.unique, "unique_bytes", report.unique.0, row.count("unique_bytes"));
             exact(&mut self.flight, "flight_max", details(report).flight_max.0, row.count("cov_flight_max"));
-            let repeated = report.retransmitted_packets + details(report).synfin_retransmitted_packets;
+            // Both references count a probe of a byte sent before as a repeat.
+            let probes = details(report).probe_packets;
+            let repeated = report.retransmitted_packets + details(report).synfin_retransmitted_packets + probes;
             exact(&mut self.repeated, "repeated_packets", repeated, row.repeated_packets());
             if row.repeated_packets() > Some(0) || repeated > 0 {
                 self.repeated_any.count(Some(repeated) == row.repeated_packets());

@@ -67,7 +67,9 @@ impl Compared {
 /// Puts both sides together, the worst first. `listed` is the gateway's answer to `/v1/networks`.
 pub(crate) fn compare(networks: &[IpNet], listed: &Value, rows: &[Row]) -> Result<Vec<Compared>> {
     let entries = entries(listed)?;
-    let samples = rules::samples(rows);
+    // The gateway takes no sample of what was sent in slow start.
+    let samples: Vec<KernelSample> =
+        rules::samples(rows).into_iter().filter(|sample| !sample.sent_in_slow_start).collect();
     let advised = advised(rows);
     let mut compared: Vec<Compared> = networks
         .iter()
@@ -267,6 +269,7 @@ mod tests {
             segments,
             mss: 1_448,
             reason,
+            sent_in_slow_start: false,
         };
         // Of one address alone: where two lost packets, no end counts.
         let losses = (1..=6).map(|n| sample(3 * n, Reason::Loss, 40.0));

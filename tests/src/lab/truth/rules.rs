@@ -7,8 +7,7 @@ use super::record::{CongestionState, FlowId, Limit, Row, Source};
 /// Why the kernel's window counted at that moment (`docs/definitions.md`, "Samples").
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Reason {
-    /// The sender entered fast recovery, or reduced after a mark, from congestion avoidance, in which it had been for a round trip: its
-    /// window less one.
+    /// The sender entered fast recovery, or reduced after a mark, from congestion avoidance: its window less one.
     Loss,
     /// A loss-free transfer that the window limited ended, in congestion avoidance.
     End,
@@ -34,6 +33,8 @@ pub struct KernelSample {
     pub mss: u32,
     /// What gave it.
     pub reason: Reason,
+    /// Its window was in slow start within the round trip before: what was lost was sent then.
+    pub sent_in_slow_start: bool,
 }
 
 /// Samples of all flows in `rows` (sorted by time), in order of flow and time. Needs rows that are full
@@ -54,24 +55,28 @@ fn of_flow(flow: FlowId, rows: &[&Row]) -> Vec<KernelSample> {
     for transfer in transfers(rows) {
         let mut lost = false;
         let mut before: Option<Before> = None;
-        // Until when the window doubled: what is lost within a round trip of that was sent in slow start.
-        let mut doubled_until_ns = 0;
+        let mut slow_start_until_ns = 0;
         for row in transfer {
             // A change of state comes between two rows: one acknowledgement may end a reduction and begin the next.
             let is_change = row.source == Source::CongestionState;
             if let Some(state) = row.ca_state.filter(|_| row.source.is_full() || is_change) {
                 let entered = before.is_some_and(|b| !b.state.is_reduced()) && state.is_reduced();
                 lost |= entered;
-                let doubled = |b: &Before| row.time_ns.saturating_sub(doubled_until_ns) < b.srtt_ns;
-                let avoids = |b: &Before| b.cwnd >= b.ssthresh && !doubled(b) && state != CongestionState::Loss;
-                if let Some(b) = before.filter(|b| entered && avoids(b)) {
+                if let Some(b) = before.filter(|b| entered && b.cwnd >= b.ssthresh && state != CongestionState::Loss) {
                     let segments = f64::from(b.cwnd.saturating_sub(1).max(1));
-                    out.push(KernelSample { time_ns: row.time_ns, flow, segments, mss: b.mss, reason: Reason::Loss });
+                    out.push(KernelSample {
+                        time_ns: row.time_ns,
+                        flow,
+                        segments,
+                        mss: b.mss,
+                        reason: Reason::Loss,
+                        sent_in_slow_start: row.time_ns.saturating_sub(slow_start_until_ns) < b.srtt_ns,
+                    });
                 }
             }
             before = Before::after(before, row);
             if before.is_some_and(|b| b.cwnd < b.ssthresh && !b.state.is_reduced()) {
-                doubled_until_ns = row.time_ns;
+                slow_start_until_ns = row.time_ns;
             }
         }
         let Some(last) = transfer.iter().rev().find(|row| row.source.is_full()) else { continue };
@@ -167,7 +172,14 @@ fn end_of(flow: FlowId, transfer: &[&Row]) -> Option<KernelSample> {
     };
     // The last row may be that of the next request.
     let done = info.iter().find(|row| row.data_segs_out == Some(total) && row.unacked == Some(0)).unwrap_or(last);
-    Some(KernelSample { time_ns: done.time_ns, flow, segments: f64::from(segments), mss: last.mss?, reason })
+    Some(KernelSample {
+        time_ns: done.time_ns,
+        flow,
+        segments: f64::from(segments),
+        mss: last.mss?,
+        reason,
+        sent_in_slow_start: false,
+    })
 }
 
 #[cfg(test)]
@@ -238,9 +250,9 @@ mod tests {
         use CongestionState::{Open, Recovery};
         let lost_after = |ms: u64| {
             let rows = [row(1, Open, 15, 15, 15), row(2, Open, 20, 20, 20), row(2 + ms, Recovery, 14, 20, 21)];
-            samples(&rows).len()
+            samples(&rows).first().map(|sample| sample.sent_in_slow_start)
         };
-        assert_eq!([lost_after(90), lost_after(110)], [0, 1]);
+        assert_eq!([lost_after(90), lost_after(110)], [Some(true), Some(false)]);
     }
 
     #[test]

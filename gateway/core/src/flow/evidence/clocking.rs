@@ -23,6 +23,8 @@ const PACED_WEIGHT: f64 = 0.2;
 const PACED_MOST: f64 = 0.6;
 /// Evidence against BBR: the kernel paces the window, as it does for Reno and CUBIC.
 const BY_WINDOW_WEIGHT: f64 = 1.0;
+/// After this many segments that passed the tap after one sent behind them, their order does not show what released a segment.
+const LATE_MOST: u8 = 4;
 /// A pace's bursts take at most this part of a round trip (twice that of `tcp_tso_autosize`), or have this many segments; over shorter
 /// round trips they are larger (`tcp_tso_rtt_log`).
 const BURST_MOST: Micros = Micros(2_000);
@@ -30,9 +32,15 @@ const BURST_LEAST: u64 = 4;
 const BURSTS_SHOWN: Micros = Micros(8_000);
 
 impl Evidence {
+    /// Whether the tap shows the packets in another order than the sender sent and received them.
+    fn is_disordered(&self) -> bool {
+        self.late >= LATE_MOST
+    }
+
     /// Reno and CUBIC are ACK-clocked, BBR paces. An application that writes at a steady rate does neither.
     pub(super) fn weigh_clocking(&mut self, at: Timestamp, ended: Signs) {
         let judged = self.clock.is_distinct()
+            && !self.is_disordered()
             && ended.full_sized >= CLOCKING_LEAST
             && !ended.receiver_full
             && !ended.waited
@@ -69,7 +77,7 @@ impl Evidence {
         if !sent.full_sized || self.ca.is_loss() {
             return;
         }
-        if self.clock.is_behind_queue() {
+        if self.clock.is_behind_queue() || self.is_disordered() {
             self.pacing.break_run();
             return;
         }

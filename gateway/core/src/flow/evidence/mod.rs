@@ -78,6 +78,8 @@ pub struct Evidence {
     rounds_since_loss: u8,
     /// Something was lost, or marked.
     reduced: bool,
+    /// Segments that passed the tap after one sent behind them.
+    late: u8,
     /// Largest pipe in segments of the first round trip after the last repair; 0 before one.
     pipe_after_loss: u32,
 }
@@ -110,6 +112,7 @@ impl Evidence {
             pipe_at_loss: 0,
             rounds_since_loss: 0,
             reduced: false,
+            late: 0,
             pipe_after_loss: 0,
         }
     }
@@ -135,6 +138,11 @@ impl Evidence {
     /// The reaction, measured in the handshake.
     pub fn on_reaction(&mut self, reaction: Micros) {
         self.clock.presume_reaction(reaction);
+    }
+
+    /// A segment passed the tap after one sent behind it.
+    pub(crate) fn note_late(&mut self) {
+        self.late = self.late.saturating_add(1);
     }
 
     /// Bytes that it allocates beside it, or may.

@@ -169,10 +169,12 @@ impl Scoreboard {
         })
     }
 
-    /// The first segment at or after `position` that was seen.
+    /// Of the next segments at or after `position` the one that was seen first.
     pub(crate) fn first_sent_after(&self, position: u64) -> Option<Stamp> {
-        let first = self.first_after(position);
-        self.segments.range(first..).find(|segment| !segment.marks.has(Mark::Unseen)).map(Outstanding::stamp)
+        const NEXT: usize = 32;
+        let next = self.segments.range(self.first_after(position)..).take(NEXT);
+        let seen = next.filter(|segment| !segment.marks.has(Mark::Unseen));
+        seen.map(Outstanding::stamp).min_by_key(|stamp| stamp.at)
     }
 
     /// Index of the first segment that ends after `position`.

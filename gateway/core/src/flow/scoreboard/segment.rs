@@ -107,12 +107,12 @@ impl Outstanding {
         Self { start, end, sent_at, ts_value, ip_id, transmissions: 1, marks: Marks::default() }
     }
 
-    /// A placeholder for bytes that must have been sent but were not seen.
-    pub(crate) fn unseen(start: u64, end: u64) -> Self {
+    /// A placeholder for bytes that must have been sent before `at` but were not seen.
+    pub(crate) fn unseen(start: u64, end: u64, at: Timestamp) -> Self {
         let mut marks = Marks::default();
         marks.set(Mark::Unseen);
         marks.set(Mark::Untimed);
-        Self { transmissions: 0, marks, ..Self::new(start, end, Stamp::default()) }
+        Self { transmissions: 0, marks, ..Self::new(start, end, Stamp { at, ..Stamp::default() }) }
     }
 
     /// Its last transmission.

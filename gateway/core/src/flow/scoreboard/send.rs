@@ -26,7 +26,7 @@ impl Scoreboard {
         let seen_from = self.nxt.max(self.una);
         self.nxt = end;
         if start > seen_from {
-            self.push_back(Outstanding::unseen(seen_from, start), limit);
+            self.push_back(Outstanding::unseen(seen_from, start, stamp.at), limit);
         }
         self.push_back(Outstanding::new(start, end, stamp), limit)
     }

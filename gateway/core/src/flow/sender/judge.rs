@@ -25,10 +25,7 @@ impl Sender {
             return None;
         }
         let before = self.board.transmissions(extent.start.max(self.board.una()));
-        let unseen = inserted.repeated_bytes == 0 && inserted.new_bytes > 0;
-        if unseen && self.came_late(extent, stamp) {
-            return None;
-        }
+        let unseen = is_unseen(inserted);
         if self.sack_agreed && matches!(self.recovery.state(), CaState::Open | CaState::Cwr) {
             // The sender's reordering timer may have expired since the last acknowledgement (`tcp_rack_reo_timeout`).
             self.mark_lost_by_time(stamp.at);
@@ -74,12 +71,23 @@ impl Sender {
 
     /// Whether bytes not seen before were only reordered: sent before what came ahead of them, or too soon after it for
     /// a retransmission.
-    fn came_late(&self, extent: &Extent, stamp: &Stamp) -> bool {
+    pub(super) fn came_late(&mut self, extent: &Extent, inserted: &Inserted, stamp: &Stamp) -> bool {
+        if !is_unseen(inserted) || !self.state.is_acknowledged() {
+            return false;
+        }
         let Some(overtaker) = self.board.first_sent_after(extent.end) else { return false };
-        stamp.was_sent_before(&overtaker).unwrap_or_else(|| {
+        let by = stamp.at.since(overtaker.at);
+        let late = stamp.was_sent_before(&overtaker).unwrap_or_else(|| {
             let soon = self.rtt.min().map_or(REORDERED_WITHIN, |rtt| Micros(rtt.0 / 2));
-            stamp.at.since(overtaker.at) < soon
-        })
+            by < soon
+        });
+        if late {
+            self.board.note_late(by);
+            if let Some(followed) = self.followed.as_deref_mut() {
+                followed.evidence.note_late();
+            }
+        }
+        late
     }
 
     /// Marks on the scoreboard what the retransmission shows that the sender considers lost.
@@ -90,4 +98,9 @@ impl Sender {
             Some(_) | None => self.board.mark_lost_below(extent.end),
         }
     }
+}
+
+/// Whether a segment holds only bytes that were not seen before.
+fn is_unseen(inserted: &Inserted) -> bool {
+    inserted.repeated_bytes == 0 && inserted.new_bytes > 0
 }

@@ -56,12 +56,17 @@ impl Sender {
     #[cold]
     fn repeated(&self, segment: &Segment, extent: &Extent, inserted: &Inserted) -> u32 {
         let (una, nxt) = (self.board.una(), self.board.nxt());
-        let keeps_alive = segment.payload_len <= 1 && (extent.end <= una || self.state.peer_is_full());
         let missed = inserted.repeated_bytes == 0 && extent.data_end <= una;
-        if keeps_alive || missed || self.state.is_overtaken(segment) {
+        if self.is_probe(segment, extent) || missed || self.state.is_overtaken(segment) {
             return 0;
         }
         u32::try_from(nxt - extent.data).unwrap_or(u32::MAX).min(segment.payload_len)
+    }
+
+    /// Whether it is a keep-alive or a window probe, with or without its byte of garbage.
+    fn is_probe(&self, segment: &Segment, extent: &Extent) -> bool {
+        let is_last = self.board.flight() == 0 && extent.end == self.board.nxt();
+        segment.payload_len <= 1 && (is_last || self.state.peer_is_full())
     }
 
     /// Counts an ignored packet: it was on the wire, and changes nothing else.
@@ -112,11 +117,13 @@ impl Sender {
         let fin = segment.flags.has(Flags::FIN);
         let fin_again = fin && self.state.finishes_at(extent.end);
         let syn_again = segment.flags.has(Flags::SYN) && self.state.syn.is_some_and(|syn| syn.isn == segment.seq);
+        let repeated_bytes = if self.is_probe(segment, extent) { 0 } else { inserted.repeated_bytes };
         let Some(report) = &mut self.report else { return };
         report.unique = Bytes(report.unique.0 + inserted.new_bytes);
-        report.retransmitted_packets += u64::from(inserted.repeated_bytes > 0);
+        report.retransmitted_packets += u64::from(repeated_bytes > 0);
         let Some(details) = &mut report.details else { return };
-        details.retransmitted = Bytes(details.retransmitted.0 + inserted.repeated_bytes);
+        details.retransmitted = Bytes(details.retransmitted.0 + repeated_bytes);
+        details.probe_packets += u64::from(repeated_bytes < inserted.repeated_bytes);
         if inserted.repeated_bytes == 0 {
             details.synfin_retransmitted_packets += u64::from(fin_again || syn_again);
             details.hole_fill_packets += u64::from(inserted.below_highest && inserted.new_bytes > 0);
@@ -138,12 +145,9 @@ impl Sender {
         let is_new = extent.start >= self.board.nxt();
         let since_ack = self.last_ack.get().map(|last| at.since(last));
         let pipe_before = self.pipe_without_losses();
-        let judged = if is_new || zero_window_probe || keep_alive {
-            None
-        } else {
-            self.judge(&stamp, extent, inserted, since_ack)
-        };
-        self.mark_losses(judged, extent, is_new || zero_window_probe || keep_alive);
+        let is_no_repeat = is_new || zero_window_probe || keep_alive || self.came_late(extent, inserted, &stamp);
+        let judged = if is_no_repeat { None } else { self.judge(&stamp, extent, inserted, since_ack) };
+        self.mark_losses(judged, extent, is_no_repeat);
         if let Some(kind) = judged {
             self.lose(kind, pipe_before, at, context);
         }

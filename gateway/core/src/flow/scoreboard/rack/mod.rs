@@ -10,6 +10,9 @@ use crate::flow::rtt::round_trip;
 
 /// SACKed segments that end the wait for reordering, while none was ever seen.
 const DUP_THRESH: usize = 3;
+/// Longest time by which a tap's order is taken to differ from the sender's: 5 ms.
+const LATE_UNIT_US: u64 = 32;
+const LATE_MOST: u64 = 5_000 / LATE_UNIT_US;
 
 /// The segment sent last among those that have arrived.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +28,8 @@ pub(super) struct Rack {
     cumulative: bool,
     /// `tp->rack.reord`: an original arrived after one sent behind it.
     reordered: bool,
+    /// The longest time by which a segment passed the tap after one sent behind it, in units of [`LATE_UNIT_US`].
+    late: u8,
 }
 
 /// Round-trip times of the path, and whether the sender is in recovery.
@@ -89,9 +94,9 @@ impl Rack {
         Some(rtt)
     }
 
-    /// Whether it was sent after `segment`.
+    /// Whether it was sent after `segment`, as far as the tap shows their order.
     fn is_after(&self, segment: &Outstanding) -> bool {
-        (segment.sent_at, segment.end) < (self.sent, self.end)
+        (segment.sent_at.after(Micros(u64::from(self.late) * LATE_UNIT_US)), segment.end) < (self.sent, self.end)
     }
 
     fn reordering_window(&self, path: &PathTimes, sacked_segments: usize) -> Micros {
@@ -104,6 +109,12 @@ impl Rack {
 }
 
 impl Scoreboard {
+    /// A segment passed the tap so long after one sent behind it.
+    pub(crate) fn note_late(&mut self, by: Micros) {
+        let late = by.0.div_ceil(LATE_UNIT_US).min(LATE_MOST);
+        self.rack.late = self.rack.late.max(u8::try_from(late).unwrap_or(u8::MAX));
+    }
+
     /// The segment sent last among those that have arrived: send time, end, and whether it was a retransmission.
     pub(crate) fn newest_arrived(&self) -> (Timestamp, u64, bool) {
         (self.rack.sent, self.rack.end, self.rack.again)

@@ -95,6 +95,26 @@ fn three_arrivals_end_the_wait_unless_the_path_reorders() {
 }
 
 #[test]
+fn what_a_tap_shows_late_makes_nothing_lost() {
+    let late = |by: u64| {
+        let mut board = sent(&[0]);
+        send(&mut board, 2, 1);
+        send(&mut board, 1, 3);
+        board.note_late(Micros(by));
+        sack(&mut board, 1, 60);
+        judge(&mut board, 60, true);
+        board.repairs().lost
+    };
+    assert_eq!([late(0), late(2_000)], [200, 100], "the first one was sent longer before it than the tap is late");
+    let mut board = sent(&[0]);
+    send(&mut board, 0, 5);
+    send(&mut board, 2, 10);
+    board.acknowledge(100, ms(60), MIN_RTT);
+    judge(&mut board, 60, true);
+    assert_eq!(board.repairs().lost, 0, "what is not seen yet was sent just before what followed it");
+}
+
+#[test]
 fn what_is_sent_again_can_be_lost_again() {
     let mut board = sent(&[0, 0, 50]);
     sack(&mut board, 2, 100);
