@@ -253,7 +253,7 @@ fn beyond_initial_window(part: &Contribution) -> Option<Window> {
 }
 
 /// The estimate of a network of which only a lower bound of the share is known: `window`, where there are as many lower bounds and samples as
-/// samples are wanted. Nothing of it is by a loss, so that slow start goes on from there (`docs/explain/decisions/full-pipe.md`).
+/// samples are wanted. Nothing of it is by a loss, so that slow start goes on from there (`docs/explain/decisions/starts.md`).
 fn at_least(
     network: Network,
     slice: WindowSlice<'_>,

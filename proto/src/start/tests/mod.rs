@@ -129,7 +129,7 @@ fn walk(size: u32, cwnd: u32, ssthresh: u32) -> u32 {
     rounds
 }
 
-/// docs/explain/decisions/clipped-start.md rests on these counts.
+/// docs/explain/decisions/starts.md rests on these counts.
 #[test]
 fn a_clipped_transfer_of_one_flight_is_never_slower_than_plain_tcp() {
     let (mut cases, mut clipping_both_is_slower, mut than_plain_tcp) = (0, 0, 0);
