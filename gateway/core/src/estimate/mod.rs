@@ -300,7 +300,7 @@ fn distinct<T: Ord>(all: impl Iterator<Item = T>) -> usize {
     all.len()
 }
 
-/// How likely a share is within a fifth of the network's, from 0 to 1 (`docs/explain/decisions/estimate-of-a-network.md`):
+/// How likely a share is within a fifth of the network's, from 0 to 1 (`docs/explain/decisions/estimate.md`):
 ///
 /// `1 / (1 + (e / 0.4)^2)  *  (1 - age / max_age)` with `e^2 = (0.5^2 + sum of d^2) / a^2`
 ///
