@@ -53,7 +53,7 @@ install: packages ## Programs, a header for C, systemd units, users and configur
 	    $(BUILT)/examples/spand-$$name-manual $(DESTDIR)$(PREFIX)/share; \
 	    file=$(DESTDIR)/etc/spand/$$name.toml; \
 	    if [ -e $$file ]; then echo "$$file is there already: left alone"; \
-	    else install -D -m 0644 docs/$$name.example.toml $$file && echo "$$file is an example: edit it"; fi; \
+	    else install -D -m 0644 docs/reference/$$name.example.toml $$file && echo "$$file is an example: edit it"; fi; \
 	done
 
 .PHONY: release
@@ -95,7 +95,7 @@ browser:
 	@./scripts/packages $(BROWSER_PACKAGES)
 
 .PHONY: dashboard
-dashboard: packages ## A gateway with a dashboard to look at: played captures and 10,000 made-up networks; WHAT=images: take the pictures of docs/dashboard.md again
+dashboard: packages ## A gateway with a dashboard to look at: played captures and 10,000 made-up networks; WHAT=images: take the pictures of docs/operate/dashboard.md again
 	$(if $(filter images,$(WHAT)),@./scripts/packages $(BROWSER_PACKAGES))
 	$(if $(filter images,$(WHAT)),SPAND_REQUIRE=chromedriver SPAND_SCREENSHOTS=$(CURDIR)/docs/img $(CARGO) test --workspace --test dashboard,$(CARGO) run -p spand-tests --bin dashboard -- $(ARGS))
 

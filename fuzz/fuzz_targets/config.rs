@@ -22,8 +22,8 @@ struct Files {
 thread_local!(static FILES: RefCell<Files> = RefCell::new(Files {
     config: Scratch::new(),
     prefixes: Scratch::new(),
-    gateway: Options::of(include_str!("../../docs/gateway.example.toml")),
-    agent: Options::of(include_str!("../../docs/agent.example.toml")),
+    gateway: Options::of(include_str!("../../docs/reference/gateway.example.toml")),
+    agent: Options::of(include_str!("../../docs/reference/agent.example.toml")),
 }));
 
 fuzz_target!(|data: &[u8]| {

@@ -1,4 +1,4 @@
-// Asking the gateway. The same interface as for scripts: docs/api.md.
+// Asking the gateway. The same interface as for scripts: docs/reference/api.md.
 
 /** The JSON at `path`; an error carries the gateway's own sentence. */
 export async function get(path, signal) {

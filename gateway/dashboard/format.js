@@ -126,7 +126,7 @@ export function sentence({ kind, what, count: times }) {
   return times > 1 ? `${text} (${count(times)} times)` : text;
 }
 
-/** Short texts of the reasons in docs/metrics.md. */
+/** Short texts of the reasons in docs/reference/metrics.md. */
 export const IGNORED = {
   link_type: "frames of an unknown link type", not_ip: "frames that are not IP", not_tcp: "IP packets that are not TCP",
   tunnel_gre_not_configured: "GRE or MPLS in IP: no such tunnel is configured",

@@ -11,7 +11,7 @@ use crate::network::Network;
 use crate::start::Mode;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
 
-/// How long advice holds after its last refresh (`docs/definitions.md`, "Budget and retreat").
+/// How long advice holds after its last refresh (`docs/explain/definitions.md`, "Budget and retreat").
 pub const ADVICE_LIFETIME: Micros = Micros::from_secs(60);
 /// Longest time between two refreshes of a subscribed host (same place).
 pub const REFRESH_INTERVAL: Micros = Micros::from_secs(20);
@@ -155,7 +155,7 @@ pub struct EstimateUpdate {
 }
 
 /// How large the transfers of a service are: what a start takes for the size where the application does not say it
-/// (`docs/definitions.md`, "The start"). Replaces the one before of the same service; neither a renewal nor a snapshot touches it.
+/// (`docs/explain/definitions.md`, "The start"). Replaces the one before of the same service; neither a renewal nor a snapshot touches it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ServiceSize {
     /// The subscribed host's address, and the port at which it takes connections.
@@ -194,7 +194,7 @@ pub struct Endpoint {
     pub port: Option<u16>,
 }
 
-/// What announces a start (`docs/definitions.md`, "Push").
+/// What announces a start (`docs/explain/definitions.md`, "Push").
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(Display, IntoStaticStr, VariantArray)]

@@ -110,7 +110,7 @@ pub struct FirstFlightLoss {
 
 impl FirstFlightLoss {
     /// Whether it was lost for the most part: fewer losses are repaired in the next round trip, and plain TCP has them as well
-    /// (`docs/decisions/retreat.md`).
+    /// (`docs/explain/decisions/retreat-and-budget.md`).
     pub const fn is_most(self) -> bool {
         self.lost.0 > self.sent.0 / 2
     }

@@ -1,6 +1,6 @@
 //! The messages of `spand.v1` with client and server, generated from `proto/spand/v1/*.proto`.
 //!
-//! What each field means and in which unit stands in those files and in `docs/protocol.md`. Raw messages are for the
+//! What each field means and in which unit stands in those files and in `docs/reference/protocol.md`. Raw messages are for the
 //! edge: [`crate::convert`] turns them into checked values.
 
 #![allow(

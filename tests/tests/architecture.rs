@@ -1,6 +1,6 @@
 //! The rules of the house that the compiler does not see: who may depend on whom, and where `unsafe` may stand.
 //!
-//! `docs/ARCHITECTURE.md` says why. A new dependency is entered here together with its reason in the commit.
+//! `docs/explain/ARCHITECTURE.md` says why. A new dependency is entered here together with its reason in the commit.
 
 use std::collections::BTreeSet;
 use std::fs;

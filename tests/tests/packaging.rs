@@ -32,7 +32,7 @@ fn read(path: &Path) -> String {
 
 /// Every metric as it is scraped, with its labels, by the page that other tests hold against both programs.
 fn metrics() -> BTreeMap<String, BTreeSet<String>> {
-    let page = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md"));
+    let page = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/metrics.md"));
     let mut metrics = BTreeMap::new();
     for row in page.lines().filter(|line| line.starts_with("| `spand_")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();

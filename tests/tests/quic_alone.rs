@@ -2,7 +2,7 @@
 //!
 //! What a path's share is, the wire shows beside it: each path exists twice, and over the second one the same transfers go by TCP CUBIC,
 //! without advice. TCP never passes the first one. Gateway and agent are the product's, and the QUIC server is the example of
-//! `docs/applications.md`.
+//! `docs/explain/applications.md`.
 //!
 //! A program of its own: started under the name of one of the product's programs it is that program. Needs root.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Starts for connections by the advice of the host's agent: the client of docs/applications.md for C99 and C++, with libc alone.
+// Starts for connections by the advice of the host's agent: the client of docs/explain/applications.md for C99 and C++, with libc alone.
 //
 //     struct spand_advice advice;
 //     struct spand_start start;
@@ -80,7 +80,7 @@ enum spand_slow_start { SPAND_SLOW_START_UNKNOWN, SPAND_SLOW_START_NO, SPAND_SLO
 // What held the sender back at the end.
 enum spand_limited_by { SPAND_LIMIT_UNKNOWN, SPAND_LIMIT_WINDOW, SPAND_LIMIT_RECEIVER, SPAND_LIMIT_APPLICATION };
 
-// What a connection met; the fields of `ended` in docs/applications.md. 0 where something was not measured.
+// What a connection met; the fields of `ended` in docs/explain/applications.md. 0 where something was not measured.
 struct spand_outcome {
 	const struct sockaddr *local; // NULL where not known
 	uint64_t acknowledged_bytes, duration_us, end_window_bytes, loss_window_bytes;
@@ -411,7 +411,7 @@ static inline bool spand_plain(struct spand_start *start, const char *reason)
 
 // How a connection to `destination` (IPv4 or IPv6) starts; 0 for `bytes`, `rtt_us` or `mss_bytes` that are not known. Whether the
 // start is advised; else `start->reason` names why not: `agent_gone` where no answer came in time, `unsupported_address` for
-// another family, or a reason of docs/applications.md.
+// another family, or a reason of docs/explain/applications.md.
 static inline bool spand_advice_start(struct spand_advice *advice, const struct sockaddr *destination, uint64_t bytes,
 				      uint64_t rtt_us, uint64_t mss_bytes, struct spand_start *start)
 {

@@ -19,7 +19,7 @@
 //! connection.report(&Outcome { acknowledged_bytes: 300_000, ..Outcome::default() });
 //! ```
 //!
-//! Needs no asynchronous runtime: two threads keep the socket. `docs/applications.md` has the protocol.
+//! Needs no asynchronous runtime: two threads keep the socket. `docs/explain/applications.md` has the protocol.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! What passes over the agent's socket for applications: one JSON object a line, each with one key that names it.
 //!
-//! `docs/applications.md` is the contract. Names and fields are added, and never change; an unknown field is skipped. Times are those of
+//! `docs/explain/applications.md` is the contract. Names and fields are added, and never change; an unknown field is skipped. Times are those of
 //! the agent's clock, in nanoseconds.
 
 use std::net::{IpAddr, SocketAddr};

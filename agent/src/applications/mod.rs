@@ -1,4 +1,4 @@
-//! Applications with a transport of their own, such as QUIC: what they are given, and what they report (docs/applications.md).
+//! Applications with a transport of their own, such as QUIC: what they are given, and what they report (docs/explain/applications.md).
 //!
 //! The agent's task writes what it decides into [`Offers`]; a thread of its own serves the applications from there, so that an answer
 //! never waits for a decision about ten thousand networks.

@@ -1,4 +1,4 @@
-//! What an apply method cannot do of `docs/definitions.md` ("The start").
+//! What an apply method cannot do of `docs/explain/definitions.md` ("The start").
 
 use serde::Serialize;
 use strum::IntoStaticStr;

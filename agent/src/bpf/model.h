@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The start model (docs/definitions.md, "The start") in integers: what leaves from a window, and the window that a transfer's size calls for.
+// The start model (docs/explain/definitions.md, "The start") in integers: what leaves from a window, and the window that a transfer's size calls for.
 //
 // Linux counts acknowledged segments, so k of the model is 1 here (the paper has 1 or 2).
 

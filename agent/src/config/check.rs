@@ -112,7 +112,7 @@ impl Config {
             }
         }
         if self.apply == ApplyMethod::Bpf {
-            // Linux paces no connection's first ten segments, whatever the mode asks for (docs/decisions/bpf-start.md).
+            // Linux paces no connection's first ten segments, whatever the mode asks for (docs/explain/decisions/kernel-programs.md).
             if let PacingRule::TokenBucket { .. } = start.pacing {
                 start.pacing = PacingRule::AfterBurst { burst: DEFAULT_INITIAL_WINDOW };
             }

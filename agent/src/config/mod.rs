@@ -1,7 +1,7 @@
 //! The configuration of an agent: one TOML file, every option typed, every fault one readable line.
 //!
 //! Keys carry their unit (`_s`, `_ms`, `_segments`); a key or section that is not known is refused, so a typing error
-//! never becomes a silent default. Paths are relative to the file. `docs/agent.example.toml` holds every option with its
+//! never becomes a silent default. Paths are relative to the file. `docs/reference/agent.example.toml` holds every option with its
 //! default and why it is that.
 //!
 //! Does not: reach the gateway, the kernel or the state directory. `run` finds faults of the environment.

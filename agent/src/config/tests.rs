@@ -11,7 +11,7 @@ use strum::VariantArray;
 use super::*;
 use crate::policy::Growths;
 
-const EXAMPLE: &str = include_str!("../../../docs/agent.example.toml");
+const EXAMPLE: &str = include_str!("../../../docs/reference/agent.example.toml");
 
 fn fault(text: &str) -> String {
     Config::parse(text, Path::new("agent.toml")).unwrap_err().to_string()

@@ -4,7 +4,7 @@
 //! Advice can be paused and resumed over it, and nothing else can be changed. The socket has mode 0660: root, the agent's user and
 //! its group may connect and send requests. A peer that can connect only because somebody widened that mode may look but change
 //! nothing. Each change is logged with the user and the process that asked for it.
-//! The shapes here are the contract of `--json`, in the dialect of docs/api.md.
+//! The shapes here are the contract of `--json`, in the dialect of docs/reference/api.md.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -56,7 +56,7 @@ impl Scope {
 //
 // Where an applier cannot distinguish connections, whole networks change sides in time slots. The draw depends on
 // nothing but seed, network and slot: every host with the same seed holds out the same networks at the same time, so
-// that controls are not helped or hurt by advised neighbours (`docs/definitions.md`, "Control group").
+// that controls are not helped or hurt by advised neighbours (`docs/explain/definitions.md`, "Control group").
 
 /// The draw.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! Reports this host's connections to the gateway, and of announced starts (`docs/definitions.md`, "Push").
+//! Reports this host's connections to the gateway, and of announced starts (`docs/explain/definitions.md`, "Push").
 //!
 //! The ways that cannot see connections report none.
 

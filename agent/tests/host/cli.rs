@@ -134,7 +134,7 @@ async fn query_asks_the_gateway() {
     let config = path.to_str().unwrap().to_owned();
     let ask = |more: &[&str]| agent(&[&["--config", &config, "query"], more].concat());
 
-    // The paper's example of docs/protocol.md: a share of 40, 100 segments.
+    // The paper's example of docs/reference/protocol.md: a share of 40, 100 segments.
     let answer = ask(&["192.0.2.77", "--bytes", "144800", "--mss", "1448", "--handshake-ms", "96", "--json"]);
     let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
     let start = (&answer["start"]["cwnd_segments"], &answer["start"]["ssthresh_segments"]);

@@ -8,7 +8,7 @@
 //! network makes it panic, and everything that grows has a limit and a counter ([`counters`]).
 //!
 //! Modules stand in an order, from accounts of memory to the engine, in which none imports what stands to its right
-//! (`docs/ARCHITECTURE.md`).
+//! (`docs/explain/ARCHITECTURE.md`).
 
 #![forbid(unsafe_code)]
 

@@ -354,7 +354,7 @@ impl LeastRate {
     }
 }
 
-/// What announces a start (`docs/definitions.md`, "Push").
+/// What announces a start (`docs/explain/definitions.md`, "Push").
 #[derive(Clone, Copy, Debug, Deserialize, Eq, IntoStaticStr, PartialEq, Serialize)]
 #[strum(serialize_all = "snake_case")]
 pub enum Trigger {

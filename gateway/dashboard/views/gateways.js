@@ -70,7 +70,7 @@ export function gateways(failed) {
     section("Connections compared", compared.element,
       h("p", { class: "hint" }, "Connections in its closed cells of networks and buckets of which this gateway saw some too, since startup.")),
   ];
-  const alone = h("p", { class: "hint" }, "This gateway shares with no others: share.servers names no server. One gateway needs none; docs/share.md describes several.");
+  const alone = h("p", { class: "hint" }, "This gateway shares with no others: share.servers names no server. One gateway needs none; docs/operate/share.md describes several.");
   const element = h("div", { class: "view" });
 
   function present(share) {

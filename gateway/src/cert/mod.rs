@@ -161,7 +161,7 @@ fn issue(arguments: &Issue, now: SystemTime) -> Result<String, Failure> {
 fn destination(arguments: &Issue, key: &Path, certificate: &Path) -> String {
     if arguments.client {
         return format!(
-            "Bring both and {} to the NATS server, as /etc/nats/server.key, /etc/nats/server.pem and /etc/nats/ca.pem (docs/share.md)\n",
+            "Bring both and {} to the NATS server, as /etc/nats/server.key, /etc/nats/server.pem and /etc/nats/ca.pem (docs/operate/share.md)\n",
             arguments.dir.join("ca.pem").display()
         );
     }

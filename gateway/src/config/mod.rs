@@ -1,8 +1,8 @@
 //! The configuration of a gateway: one TOML file, every option typed, every fault one readable line.
 //!
 //! Keys carry their unit (`_s`, `_ms`, `_bytes`, `_mib`); a key or section that is not known is refused, so a typing
-//! error never becomes a silent default. Paths are relative to the file. `docs/gateway.example.toml` holds every option
-//! with its default, `docs/configuration.md` says why each default is what it is.
+//! error never becomes a silent default. Paths are relative to the file. `docs/reference/gateway.example.toml` holds every option
+//! with its default, `docs/reference/configuration.md` says why each default is what it is.
 //!
 //! Does not open interfaces, ports or the store: faults of the environment are found by `run`.
 

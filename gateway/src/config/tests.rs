@@ -13,8 +13,8 @@ use spand_proto::operator::Failure;
 
 use super::*;
 
-const EXAMPLE: &str = include_str!("../../../docs/gateway.example.toml");
-const MANUAL: &str = include_str!("../../../docs/configuration.md");
+const EXAMPLE: &str = include_str!("../../../docs/reference/gateway.example.toml");
+const MANUAL: &str = include_str!("../../../docs/reference/configuration.md");
 
 fn fault(text: &str) -> String {
     Config::parse(text, Path::new("gateway.toml")).unwrap_err().to_string()
@@ -91,7 +91,7 @@ fn the_example_and_the_manual_hold_every_key() {
     Config::parse(&text.replace("\ncredentials = ", "\n# credentials = "), Path::new("example")).unwrap();
     assert_eq!(keys(&toml::from_str(&text).unwrap()), every_key());
     for key in every_key() {
-        assert!(MANUAL.contains(&format!("`{key}`")), "docs/configuration.md does not name `{key}`");
+        assert!(MANUAL.contains(&format!("`{key}`")), "docs/reference/configuration.md does not name `{key}`");
     }
 }
 

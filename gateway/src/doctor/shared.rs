@@ -120,7 +120,7 @@ fn copy(stream: &Stream, is_own: bool) -> (String, Option<&'static str>) {
     let Stream { site, fault, replicas, replicas_current, lag_messages, lag_s } = stream;
     let name = format!("the {} of site {site}", if is_own { "stream" } else { "copy" });
     if fault.as_deref() == Some("missing") {
-        let to_do = "make each missing stream or copy once (docs/share.md): a gateway that starts while a site is away has nothing of what was seen there";
+        let to_do = "make each missing stream or copy once (docs/operate/share.md): a gateway that starts while a site is away has nothing of what was seen there";
         return (format!("{name} is missing"), Some(to_do));
     }
     let (Some(replicas), Some(current)) = (replicas, replicas_current) else {
@@ -135,7 +135,7 @@ fn copy(stream: &Stream, is_own: bool) -> (String, Option<&'static str>) {
         .map_or_else(|| "has received nothing yet".to_owned(), |lag| format!("received its newest {lag:.1} s ago"));
     let is_late = *messages > COPY_MESSAGES || lag_s.is_none_or(|lag| lag > COPY_S);
     let late = is_late.then_some(
-        "see that the other site's servers run and that the leaf link is up; where they are, make the copy again (docs/share.md)",
+        "see that the other site's servers run and that the leaf link is up; where they are, make the copy again (docs/operate/share.md)",
     );
     (format!("{is}, lacks {messages} messages and {got}"), late.or(few))
 }
@@ -280,8 +280,8 @@ mod tests {
         let few = json!({ "replicas_current": 2 });
         for (own, copy, found, to_do) in [
             (few, lag(0, json!(1.0)), "stream of site a has 2 of 3", "all servers"),
-            (fault("missing"), lag(0, json!(1.0)), "the stream of site a is missing", "docs/share.md"),
-            (json!({}), fault("missing"), "the copy of site b is missing", "docs/share.md"),
+            (fault("missing"), lag(0, json!(1.0)), "the stream of site a is missing", "docs/operate/share.md"),
+            (json!({}), fault("missing"), "the copy of site b is missing", "docs/operate/share.md"),
             (json!({}), fault("no_answer"), "no server answers about the copy of site b", "STREAM.INFO"),
             (json!({}), lag(0, json!(30.1)), "received its newest 30.1 s ago", "leaf link"),
             (json!({}), lag(0, json!(null)), "has received nothing yet", "leaf link"),

@@ -22,7 +22,7 @@ pub enum ToHosts {
 /// How estimates are advertised, and to how many subscribers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublisherConfig {
-    /// The networks whose estimates are advertised to a host. Default all (`docs/decisions/advertised-networks.md`).
+    /// The networks whose estimates are advertised to a host. Default all (`docs/explain/decisions/sharing.md`).
     pub to_hosts: ToHosts,
     /// Time without a start or report after which a network is withdrawn from a host. Default 600 s.
     pub destination_idle: Micros,

@@ -18,7 +18,7 @@ const NAMES_PORT: u16 = 53;
 /// What a gateway with this configuration, read from this file, needs.
 pub(super) fn needs(config: &Config, file: &Path) -> Plan {
     let mut plan = Plan {
-        // To open an interface that went away and came back; see docs/decisions/confinement.md.
+        // To open an interface that went away and came back; see docs/explain/decisions/running.md.
         keep: vec![Capability::CAP_NET_RAW],
         read: COUNTERS.map(PathBuf::from).into(),
         ..Plan::default()

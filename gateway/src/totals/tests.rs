@@ -103,7 +103,7 @@ fn points_are_limited_and_the_store_hears_of_those_that_go() {
     for minute in 0..most + 30 {
         totals.take(at(NOON + minute * 60), &reading(minute));
     }
-    // As docs/api.md has it.
+    // As docs/reference/api.md has it.
     assert_eq!((size_of::<Point>(), Step::VARIANTS.iter().map(|step| step.points()).sum()), (360, 3_168));
     let minutes = all(&totals, Step::Minute);
     assert_eq!((minutes.len(), minutes[0].0.at), (Step::Minute.points(), at(NOON + 30 * 60)));

@@ -1,4 +1,4 @@
-//! What advice does to transfers: the arms that were drawn, compared by size (`docs/definitions.md`, "Control group"), in strata so
+//! What advice does to transfers: the arms that were drawn, compared by size (`docs/explain/definitions.md`, "Control group"), in strata so
 //! narrow that what sizes each arm happened to get makes no difference.
 //!
 //! By assignment: a transfer counts for the arm that was drawn, whether or not its start was advised in the end. Hosts keep

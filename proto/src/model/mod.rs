@@ -1,4 +1,4 @@
-//! The start model of TCP/SPAND section 4 (`docs/definitions.md`, "The start"): which window carries a transfer in the fewest round
+//! The start model of TCP/SPAND section 4 (`docs/explain/definitions.md`, "The start"): which window carries a transfer in the fewest round
 //! trips on a path whose share is known, as arithmetic.
 //!
 //! Knows no bytes, no round-trip time and no limit: those are the start function's ([`crate::start`]). Every function is

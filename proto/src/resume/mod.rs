@@ -3,7 +3,7 @@
 //!
 //! Whole numbers throughout, as in the agent's kernel programs (`careful.h`), which repeat it to the bit. It serves every transport: windows
 //! and amounts are in the caller's unit, segments or bytes, and positions only have to rise with what is sent (sequence or packet numbers).
-//! Knows no clock, no socket, no saved parameters and no lifetime: who calls it does (`docs/rfc9959.md`).
+//! Knows no clock, no socket, no saved parameters and no lifetime: who calls it does (`docs/explain/rfc9959.md`).
 
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr, VariantArray};

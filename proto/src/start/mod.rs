@@ -1,6 +1,6 @@
 //! The start function: what is known about a network and a connection, to the window it should start with.
 //!
-//! One function for everyone (`docs/definitions.md`, "The start"): the gateway answers queries with it, the agent decides with
+//! One function for everyone (`docs/explain/definitions.md`, "The start"): the gateway answers queries with it, the agent decides with
 //! it. Pure arithmetic: knows no clock, no socket, and not whether or how the start is applied.
 
 use strum::VariantArray;
@@ -105,7 +105,7 @@ impl Start {
 ///
 /// Where the whole `W'` is granted, window and threshold are `W'`. Where a limit clips the window, the threshold stays
 /// `W'`, so that slow start makes up for the clip: clipping both costs long transfers +81 % (20 Mbit/s, 100 ms, 10 MB) to
-/// +609 % (100 Mbit/s, 200 ms), and makes short ones slower than plain TCP (docs/decisions/clipped-start.md).
+/// +609 % (100 Mbit/s, 200 ms), and makes short ones slower than plain TCP (docs/explain/decisions/starts.md).
 pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, Refusal> {
     let estimate = trusted(request, policy)?;
     let handshake_rtt = measured(request.handshake_rtt);
@@ -132,7 +132,7 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
         None
     };
     // A share that no loss backs is what transfers carried before they ended, not what the path carries: in congestion
-    // avoidance from there a long one would crawl (docs/decisions/full-pipe.md).
+    // avoidance from there a long one would crawl (docs/explain/decisions/starts.md).
     let open = policy.threshold_needs_loss && estimate.loss_connections == 0;
     let threshold = if open {
         NO_THRESHOLD
@@ -228,7 +228,7 @@ fn check_rtt(handshake: Option<Micros>, estimate: Option<Micros>, policy: &Start
 /// ends every transfer of up to one flight in one round trip and costs a longer one at most an early halving.
 ///
 /// The model counts round trips, in which windows of 15 and 28 carry 30 segments alike. Where the larger one keeps the path
-/// busy it ends a round trip earlier (docs/decisions/full-pipe.md), so `W'` is not shifted below what fills the pipe.
+/// busy it ends a round trip earlier (docs/explain/decisions/starts.md), so `W'` is not shifted below what fills the pipe.
 fn model(
     request: &StartRequest<'_>,
     estimate: &Estimate,

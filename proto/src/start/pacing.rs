@@ -20,7 +20,7 @@ pub(super) struct RoundTrips {
     /// The handshake's, which met an empty queue; the estimate's where that was not measured.
     pub(super) own: Option<Micros>,
     /// The longer of the two: the estimate's mean holds the queue that the share fills. Over the handshake's alone a whole share
-    /// arrives as fast as the path carries it, on top of the burst (docs/decisions/bpf-start.md).
+    /// arrives as fast as the path carries it, on top of the burst (docs/explain/decisions/kernel-programs.md).
     pub(super) longer: Option<Micros>,
 }
 

@@ -1,6 +1,6 @@
 //! How far a start may go: the modes and their limits.
 //!
-//! Every default is in `docs/definitions.md` ("The start"); each field is one documented option of the daemons. Knows nothing
+//! Every default is in `docs/explain/definitions.md` ("The start"); each field is one documented option of the daemons. Knows nothing
 //! about how a start is applied.
 
 use std::num::NonZeroU32;
@@ -211,7 +211,7 @@ pub struct StartPolicy {
 }
 
 impl StartPolicy {
-    /// Defaults of [`Mode::Careful`] (`docs/definitions.md`, "The start"). The lessons are those of RFC 9959; its bounds of the
+    /// Defaults of [`Mode::Careful`] (`docs/explain/definitions.md`, "The start"). The lessons are those of RFC 9959; its bounds of the
     /// round trip (0.5x to 10x) are narrower here because a start here skips its validation phase.
     pub const CAREFUL: Self = Self {
         mode: Mode::Careful,

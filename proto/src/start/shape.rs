@@ -138,7 +138,7 @@ pub fn overflow_bytes(estimate: &Estimate) -> Option<Bytes> {
     Some(Bytes(buffer.half_bytes().saturating_mul(2).min(most.half_bytes()) / 2))
 }
 
-// A start where many share the path (`docs/decisions/whole-share.md`): the share is then small, and short transfers do best from twice the
+// A start where many share the path (`docs/explain/decisions/starts.md`): the share is then small, and short transfers do best from twice the
 // default window.
 
 /// The least that a short transfer takes for its share.

@@ -174,7 +174,7 @@ fn samples(
         let truth = truth.get(flow);
         for sample in open.into_iter().flatten().filter(|sample| !sample.reason.is_lower_bound()) {
             let window = truth.and_then(|truth| truth.window_before(sample.at.0)).map(f64::from);
-            // The rule takes one segment off at a loss (`docs/definitions.md`, "Samples").
+            // The rule takes one segment off at a loss (`docs/explain/definitions.md`, "Samples").
             let off = if sample.reason.is_loss() { 1.0 } else { 0.0 };
             same_instants.extend(window.map(|window| (window - off).max(1.0)));
         }

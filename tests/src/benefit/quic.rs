@@ -1,4 +1,4 @@
-//! The same question for QUIC: the example server of `docs/applications.md`, with advice and without, beside TCP on paths of the same
+//! The same question for QUIC: the example server of `docs/explain/applications.md`, with advice and without, beside TCP on paths of the same
 //! kind. The gateway learns from TCP.
 
 use std::collections::BTreeMap;

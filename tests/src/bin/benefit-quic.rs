@@ -1,4 +1,4 @@
-//! What advice does to QUIC (`make benefit WHAT=quic`): the example server of `docs/applications.md` with advice and without, and TCP on
+//! What advice does to QUIC (`make benefit WHAT=quic`): the example server of `docs/explain/applications.md` with advice and without, and TCP on
 //! paths of the same kind. Resumable: each set of paths and seed leaves one file.
 
 use std::path::PathBuf;

@@ -71,7 +71,7 @@ fn work() -> Result<()> {
          mirror port's packets and the kernel's windows at every segment kept. The engine's samples from those packets went to every \
          rule. The share is what the definition of a sample and the paper make of a peak: one segment less than the window at a \
          loss in congestion avoidance. What the rules are, and why the default is as it is: \
-         [decision](../decisions/robust-rule.md).\n\n`rules --report` judges the recordings again. Figures are relative.",
+         [decision](../explain/decisions/estimate.md#the-rule-robust).\n\n`rules --report` judges the recordings again. Figures are relative.",
         arguments.seed,
         recorded.len(),
         all.len(),

@@ -1,4 +1,4 @@
-//! The dialect of JSON that both programs speak (docs/api.md, "JSON"): walks documents and says what in them is not of it.
+//! The dialect of JSON that both programs speak (docs/reference/api.md, "JSON"): walks documents and says what in them is not of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

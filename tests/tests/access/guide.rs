@@ -14,7 +14,7 @@ use super::tls::{agent_of, receives_estimates};
 
 /// The blocks of shell in the guide's section on certificates, in their order.
 fn commands() -> Vec<String> {
-    let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/access.md")).unwrap();
+    let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operate/access.md")).unwrap();
     let section = guide.split("## Certificates").nth(1).unwrap().split("\n## ").next().unwrap();
     section.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap().trim().to_owned()).collect()
 }

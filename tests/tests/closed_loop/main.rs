@@ -127,7 +127,7 @@ fn advice_falls_with_its_path_and_returns() {
     });
 }
 
-/// `docs/definitions.md`, "Budget and retreat": at most the share times the connections in parallel. What was reserved under a larger budget
+/// `docs/explain/definitions.md`, "Budget and retreat": at most the share times the connections in parallel. What was reserved under a larger budget
 /// ends with its first flight, and a lease within a second.
 #[test]
 fn a_burst_of_starts_gets_no_more_than_the_budget() {
@@ -156,7 +156,7 @@ fn a_burst_of_starts_gets_no_more_than_the_budget() {
     });
 }
 
-/// `docs/definitions.md`, "The estimate": an address counts once, however many connections it has. This one has twelve beside one of each of
+/// `docs/explain/definitions.md`, "The estimate": an address counts once, however many connections it has. This one has twelve beside one of each of
 /// four others, and acknowledges 5 % of what it gets late.
 #[test]
 fn a_client_that_lies_moves_the_share_by_its_weight_at_most() {
@@ -174,7 +174,7 @@ fn a_client_that_lies_moves_the_share_by_its_weight_at_most() {
     });
 }
 
-/// `docs/threat-model.md`: losses that are reported of one address hold back that address' advice alone.
+/// `docs/explain/threat-model.md`: losses that are reported of one address hold back that address' advice alone.
 #[test]
 fn a_host_that_lies_of_a_client_takes_no_advice_from_others() {
     each_seed(6, async |seed| {

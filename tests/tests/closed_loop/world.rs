@@ -135,7 +135,7 @@ pub(crate) struct Second {
     pub(crate) share: Option<f64>,
     /// Segments above the default that were granted and not yet acknowledged: the most of the second.
     pub(crate) granted: u32,
-    /// What `docs/definitions.md` allows of them.
+    /// What `docs/explain/definitions.md` allows of them.
     pub(crate) budget: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Two sites of three servers each, made of `packaging/nats` and of the commands in `docs/share.md`, with certificates that have names alone.
+//! Two sites of three servers each, made of `packaging/nats` and of the commands in `docs/operate/share.md`, with certificates that have names alone.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -94,7 +94,7 @@ async fn becomes(whole: &mut watch::Receiver<bool>, wanted: bool) {
 
 /// The commands of the page that make the files of site `b` of the packaged ones, run in `folder`.
 fn run_the_page(folder: &Path) {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/share.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operate/share.md");
     let page = fs::read_to_string(page).expect("the page");
     let commands: Vec<&str> = page.lines().map(str::trim).filter(|line| line.starts_with("sed -i ")).collect();
     assert_eq!(commands.len(), 2, "{commands:?}");

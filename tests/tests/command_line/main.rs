@@ -1,4 +1,4 @@
-//! The command lines of the programs: docs/cli.md beside them, what wrong input comes to, what a machine that is too busy does,
+//! The command lines of the programs: docs/reference/cli.md beside them, what wrong input comes to, what a machine that is too busy does,
 //! and what the commands print that ask a running gateway.
 //!
 //! A program of its own: started under the name of one of the product's programs it is that program.

@@ -1,4 +1,4 @@
-//! docs/cli.md names every command, option, default and exit code of both programs, and none that is not there.
+//! docs/reference/cli.md names every command, option, default and exit code of both programs, and none that is not there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,11 +24,11 @@ pub(super) fn the_page_has_every_command_option_and_default() {
         let own = documented.remove(&name).unwrap_or_default();
         assert_eq!(own, options(&program), "options of {name} itself");
         for (name, command) in commands(&program) {
-            let rows = documented.remove(&name).unwrap_or_else(|| panic!("docs/cli.md lacks `{name}`"));
+            let rows = documented.remove(&name).unwrap_or_else(|| panic!("docs/reference/cli.md lacks `{name}`"));
             assert_eq!(rows, options(command), "options of {name}, documented and real");
         }
     }
-    assert!(documented.is_empty(), "docs/cli.md names what is not there: {:?}", documented.keys());
+    assert!(documented.is_empty(), "docs/reference/cli.md names what is not there: {:?}", documented.keys());
 }
 
 pub(super) fn a_value_from_a_list_stands_on_the_page_with_all_others() {
@@ -61,7 +61,7 @@ pub(super) fn what_pages_show_is_what_is_printed() -> Result<()> {
     let folder = tempfile::tempdir()?;
     link_programs(folder.path())?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let page = fs::read_to_string(root.join("docs/replay.md"))?;
+    let page = fs::read_to_string(root.join("docs/getting-started/replay.md"))?;
     let mut checked = 0;
     for shown in page.split("\n    $ ").skip(1) {
         let (line, output) = shown.split_once('\n').context("a command has an output")?;
@@ -81,7 +81,7 @@ pub(super) fn what_pages_show_is_what_is_printed() -> Result<()> {
 
 /// Sections by title, each with the cells of its table's rows.
 fn page() -> BTreeMap<String, Vec<[String; 3]>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/cli.md");
     let text = fs::read_to_string(path).expect("the page");
     let mut sections: BTreeMap<String, Vec<[String; 3]>> = BTreeMap::new();
     let mut title = String::new();

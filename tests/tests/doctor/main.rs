@@ -70,10 +70,10 @@ impl Findings {
         let document: Value =
             serde_json::from_slice(&output.stdout).with_context(|| format!("no JSON; it says: {stderr}"))?;
         let checks = document["checks"].as_array().context("no checks")?.clone();
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/doctor.md");
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operate/doctor.md");
         let page = fs::read_to_string(page).context("cannot read the page of checks")?;
         for name in checks.iter().filter_map(|check| check["name"].as_str()) {
-            ensure!(page.contains(&format!("| `{name}` |")), "docs/doctor.md lacks {name}");
+            ensure!(page.contains(&format!("| `{name}` |")), "docs/operate/doctor.md lacks {name}");
         }
         Ok(Self { code: output.status.code(), checks })
     }

@@ -1,4 +1,4 @@
-//! Faults of the machine that the tests of single parts do not make; `docs/faults.md` lists all of them.
+//! Faults of the machine that the tests of single parts do not make; `docs/operate/faults.md` lists all of them.
 
 use std::path::Path;
 use std::process::{Command, Output};

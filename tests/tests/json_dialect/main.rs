@@ -1,4 +1,4 @@
-//! Every document of JSON that the programs give, walked by the rules of the dialect (docs/api.md, "JSON"): `--json` of every command,
+//! Every document of JSON that the programs give, walked by the rules of the dialect (docs/reference/api.md, "JSON"): `--json` of every command,
 //! `replay --format json`, and every answer of the gateway's HTTP interface.
 //!
 //! A program of its own: started under the name of one of the product's programs it is that program. The gateway that is asked runs in

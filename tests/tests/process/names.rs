@@ -12,8 +12,10 @@ use super::Case;
 use super::partition::serve;
 use super::stage::{Folder, wait};
 
-pub(super) const CASES: &[Case] =
-    &[("the gateway's name leads to another address", renamed), ("explain prints what docs/agent.md shows", explained)];
+pub(super) const CASES: &[Case] = &[
+    ("the gateway's name leads to another address", renamed),
+    ("explain prints what docs/operate/agent.md shows", explained),
+];
 
 const NAME: &str = "gateway.spand.test";
 
@@ -77,7 +79,7 @@ fn explained() -> Result<()> {
         let line = |line: &str| without_age(without_age(line.to_owned(), "newest sample "), "expires in ");
         text.trim().lines().map(line).collect::<Vec<_>>().join("\n")
     };
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/agent.md"))?;
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate/agent.md"))?;
     let example: Vec<&str> = page
         .lines()
         .skip_while(|line| !line.starts_with("    $ spand-agent explain 203.0.113.7"))
@@ -95,7 +97,7 @@ fn explained() -> Result<()> {
     let mut command = site.namespace.command(site.folder.path("spand-agent"));
     let output = command.args(["explain", "203.0.113.7", "--config"]).arg(config).output()?;
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(settled(&printed) == settled(&example.join("\n")), "docs/agent.md does not show this:\n{printed}");
+    ensure!(settled(&printed) == settled(&example.join("\n")), "docs/operate/agent.md does not show this:\n{printed}");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The bottleneck's buffer, from the windows and round trips at losses (`docs/definitions.md`, "The estimate").
+//! The bottleneck's buffer, from the windows and round trips at losses (`docs/explain/definitions.md`, "The estimate").
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Leaves out samples of a load that is gone: those of a crowd do not describe the empty path after it (`docs/definitions.md`, "The
+//! Leaves out samples of a load that is gone: those of a crowd do not describe the empty path after it (`docs/explain/definitions.md`, "The
 //! estimate").
 
 use spand_proto::units::{Micros, Timestamp};

@@ -253,7 +253,7 @@ fn beyond_initial_window(part: &Contribution) -> Option<Window> {
 }
 
 /// The estimate of a network of which only a lower bound of the share is known: `window`, where there are as many lower bounds and samples as
-/// samples are wanted. Nothing of it is by a loss, so that slow start goes on from there (`docs/decisions/full-pipe.md`).
+/// samples are wanted. Nothing of it is by a loss, so that slow start goes on from there (`docs/explain/decisions/starts.md`).
 fn at_least(
     network: Network,
     slice: WindowSlice<'_>,
@@ -300,7 +300,7 @@ fn distinct<T: Ord>(all: impl Iterator<Item = T>) -> usize {
     all.len()
 }
 
-/// How likely a share is within a fifth of the network's, from 0 to 1 (`docs/decisions/estimate-of-a-network.md`):
+/// How likely a share is within a fifth of the network's, from 0 to 1 (`docs/explain/decisions/estimate.md`):
 ///
 /// `1 / (1 + (e / 0.4)^2)  *  (1 - age / max_age)` with `e^2 = (0.5^2 + sum of d^2) / a^2`
 ///

@@ -67,7 +67,7 @@ fn fills_its_start(sample: &WindowSample, share: Window) -> bool {
 // The paper's rule (TCP/SPAND section 5.2): the plain average of all samples of the window.
 
 /// Averages samples as they were measured. One addition to the paper: no remote address gives more than half. Lower bounds
-/// are no windows that were reached, so they do not count (docs/decisions/robust-rule.md).
+/// are no windows that were reached, so they do not count (docs/explain/decisions/estimate.md).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SpandRule;
 

@@ -1,4 +1,4 @@
-//! Samples by remote address: no single one gives more than half of an estimate (`docs/decisions/estimate-of-a-network.md`).
+//! Samples by remote address: no single one gives more than half of an estimate (`docs/explain/decisions/estimate.md`).
 //!
 //! Each answer takes one or two passes over the window in the order of time, without a table of addresses: an estimate is
 //! made of every sample that comes.

@@ -15,7 +15,7 @@ use crate::types::{ConnectionId, SampleReason, WindowSample};
 use crate::window::bucket::Contribution;
 use crate::window::record::WindowSlice;
 
-/// The rule; its numbers were chosen by figures (docs/decisions/robust-rule.md).
+/// The rule; its numbers were chosen by figures (docs/results/rule.md).
 ///
 /// 1. Only samples at a full path count once two addresses gave some; with what ended without a loss they are a lower bound then. In a
 ///    network of one address, two connections are enough, and each of them counts as an address does.
@@ -47,7 +47,7 @@ pub struct RobustRule {
 }
 
 impl RobustRule {
-    /// The defaults, chosen by the comparison of rules in `docs/decisions/robust-rule.md` (`make rules`).
+    /// The defaults, chosen by the comparison of rules in `docs/results/rule.md` (`make rules`).
     pub const DEFAULT: Self =
         Self { enough: 48, span: 4, last: 6, spread: 3.0, factors: (1.5, 3.0), lift: 0.1, holds: true };
 }

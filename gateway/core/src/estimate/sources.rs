@@ -1,4 +1,4 @@
-//! Samples by connection and address. They show random losses, addresses that differ, and a path that fell (`docs/definitions.md`, "Marks").
+//! Samples by connection and address. They show random losses, addresses that differ, and a path that fell (`docs/explain/definitions.md`, "Marks").
 //! It makes no estimate.
 
 use std::cmp::Reverse;

@@ -8,7 +8,7 @@ use spand_proto::units::{Micros, Timestamp};
 
 use crate::hash::SeededState;
 
-/// An entry older than this is of no start any more: the advice's lifetime (`docs/definitions.md`, "Budget and retreat").
+/// An entry older than this is of no start any more: the advice's lifetime (`docs/explain/definitions.md`, "Budget and retreat").
 const LIFETIME: Micros = Micros::from_secs(60);
 /// Pairs remembered; at the limit the oldest goes.
 const PAIRS: usize = 65_536;

@@ -1,5 +1,5 @@
 //! The account of one direction of a connection, given at its end: what `replay` sums up, and with details what `replay --flows` shows
-//! (`docs/definitions.md`, "Columns of replay").
+//! (`docs/explain/definitions.md`, "Columns of replay").
 
 use spand_proto::units::{Bytes, Micros, Timestamp};
 

@@ -1,6 +1,6 @@
 //! How large the transfers of the services inside are: a quantile per server address and port.
 //!
-//! A start whose application does not specify its size takes that of its service (`docs/definitions.md`, "The start"). Only whole
+//! A start whose application does not specify its size takes that of its service (`docs/explain/definitions.md`, "The start"). Only whole
 //! transfers count, and only those of a sender that accepted the connection at its port: the other port is ephemeral. Of one
 //! remote address a few count (`histogram::Remotes`), so that no client sets the size for the others.
 
@@ -388,7 +388,7 @@ mod tests {
         }
     }
 
-    /// The bound in docs/threat-model.md for services with few clients.
+    /// The bound in docs/explain/threat-model.md for services with few clients.
     #[test]
     fn a_service_with_few_clients_has_a_size_of_theirs_or_none() {
         assert_eq!(usual_sizes(1, 3, 200), [None, None], "one client's sizes, and two's, are too few");

@@ -13,7 +13,7 @@ use super::bucket::{Bucket, Contribution, RemoteRtt, Source};
 use crate::config::WindowConfig;
 use crate::types::{LimitCounts, RttSum, WindowSample};
 
-/// Connections distinguished in one bucket; 16 is far above any minimum of connections (`docs/decisions/estimate-of-a-network.md`).
+/// Connections distinguished in one bucket; 16 is far above any minimum of connections (`docs/explain/decisions/estimate.md`).
 /// A sample of a further one is added to another connection of the same remote address, or else to a common rest, and counted:
 /// sums stay exact, the number of connections is then too low.
 pub const CONTRIBUTIONS_PER_BUCKET: usize = 16;
@@ -98,7 +98,7 @@ impl WindowSlice<'_> {
     }
 }
 
-/// The one address that may have more than half of something (`docs/decisions/estimate-of-a-network.md`: none may give more than half of
+/// The one address that may have more than half of something (`docs/explain/decisions/estimate.md`: none may give more than half of
 /// an estimate).
 ///
 /// Finds it in one pass without a table: weights of different addresses cancel each other out, and what is left over names

@@ -463,7 +463,7 @@ impl Hub {
                 let GatewayId(number) = gateway;
                 tracing::warn!(
                     "gateway {number} ({name}) sees a fifth or more of the connections that this gateway sees, whose round trips and losses \
-                     count twice: give both the same share.mirror_group, or mirror each packet to one of them, see docs/share.md"
+                     count twice: give both the same share.mirror_group, or mirror each packet to one of them, see docs/operate/share.md"
                 );
             }
         }

@@ -214,7 +214,7 @@ mod tests {
         let field = |name: &str| difference[name].as_f64().unwrap();
         assert!(field("low") < -99.0 && field("high") > -101.0 && field("high") < -97.0, "{difference}");
         assert!((difference["percent"][0].as_f64().unwrap() + 32.8).abs() < 0.1, "{difference}");
-        let page = include_str!("../../../../docs/api.md");
+        let page = include_str!("../../../../docs/reference/api.md");
         let example = page.split("One class").nth(1).and_then(|rest| rest.split("```").nth(1)).unwrap();
         let example: serde_json::Value = serde_json::from_str(example.trim_start_matches("json")).unwrap();
         assert_eq!(&example, class, "the example of the page, {class:#}");

@@ -1,6 +1,6 @@
 //! Networks and estimates in JSON. What is not known is null.
 //!
-//! The fields have the names that `replay --format json` gives them (docs/api.md, "JSON").
+//! The fields have the names that `replay --format json` gives them (docs/reference/api.md, "JSON").
 
 use std::net::IpAddr;
 

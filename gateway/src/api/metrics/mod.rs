@@ -1,7 +1,7 @@
 //! `/metrics`: every number of the gateway as text.
 //!
 //! Labels are bounded: interfaces that were configured, reasons and codes from closed lists. Nothing is labelled by
-//! network or address; that is what `/v1/networks` is for. `docs/metrics.md` lists every metric, and a test compares.
+//! network or address; that is what `/v1/networks` is for. `docs/reference/metrics.md` lists every metric, and a test compares.
 
 mod own;
 mod scrape;

@@ -246,7 +246,7 @@ async fn readiness_names_what_is_missing() {
 #[tokio::test]
 async fn the_examples_of_the_page_are_what_is_answered() {
     let rig = Rig::new(ApiConfig::default()).await;
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/api.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/api.md");
     let page = std::fs::read_to_string(page).unwrap();
     // An example is a line "`GET path`" followed by the answer in a block of JSON.
     let mut examples = 0;
@@ -324,7 +324,7 @@ async fn labels_are_those_of_the_page_with_its_values() {
     rig.published.set_captures(vec![crate::publisher::CaptureStatus { backend, ..Default::default() }]);
     rig.get("/v1/networks").await;
     let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/metrics.md");
     let known = documented_labels(&std::fs::read_to_string(page).unwrap());
     let mut checked = 0;
     for line in text.lines().filter(|line| line.starts_with("spand_")) {
@@ -353,7 +353,7 @@ async fn the_page_lists_exactly_what_is_exposed() {
     assert!(rig.unharmed().await);
     let (status, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert_eq!(status, 200);
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/metrics.md");
     let page = std::fs::read_to_string(page).unwrap();
     assert_eq!(exposed(&text), documented(&page));
     rig.end().await;

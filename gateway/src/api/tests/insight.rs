@@ -341,7 +341,7 @@ async fn the_page_names_every_field() {
     let (rig, _subscription) = busy().await;
     let mut client = spand_proto::v1::spand_client::SpandClient::connect(format!("http://{}", rig.grpc)).await.unwrap();
     client.report(spand_proto::v1::ReportRequest::from(&reported())).await.unwrap();
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/api.md");
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/api.md");
     let page = std::fs::read_to_string(page).unwrap();
     let mut checked = 0;
     for path in ["/v1/traffic", "/v1/history/192.0.2.0/24", "/v1/agents", "/v1/events", "/v1/networks?trend=yes"] {
@@ -350,7 +350,7 @@ async fn the_page_names_every_field() {
         names.remove("rtt_mismatch");
         for name in names {
             let is_documented = [format!("`{name}`"), format!("\"{name}\"")].iter().any(|word| page.contains(word));
-            assert!(is_documented, "{path} has `{name}`, which docs/api.md does not describe");
+            assert!(is_documented, "{path} has `{name}`, which docs/reference/api.md does not describe");
             checked += 1;
         }
     }

@@ -77,11 +77,11 @@ async fn the_link_the_members_and_what_came_of_each_are_shown() {
     rig.published.take_notices(GatewayId(2), Timestamp(1), &seats);
     let (status, mut share) = rig.get("/v1/share").await;
     assert_eq!(status, 200);
-    let page = include_str!("../../../../docs/api.md");
+    let page = include_str!("../../../../docs/reference/api.md");
     let mut names = BTreeSet::new();
     fields(&share, &mut names);
     for name in names {
-        assert!(page.contains(&format!("`{name}`")), "docs/api.md does not describe {name}");
+        assert!(page.contains(&format!("`{name}`")), "docs/reference/api.md does not describe {name}");
     }
     let since = share["link"]["since"].take();
     assert!(since.as_str().unwrap().starts_with("1970-01-01T00:00:"), "{since}");

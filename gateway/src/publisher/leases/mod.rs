@@ -1,4 +1,4 @@
-//! The budget of each network, leased to the hosts that start connections there (`docs/definitions.md`, "Budget and retreat").
+//! The budget of each network, leased to the hosts that start connections there (`docs/explain/definitions.md`, "Budget and retreat").
 //!
 //! A budget is what all hosts together may have granted above their defaults and not yet acknowledged. It is divided by
 //! demand: connections established recently, halved every minute; where no host has any, starts seen, which can be spoofed with

@@ -174,7 +174,7 @@ impl Networks {
         }))
     }
 
-    /// The budget of all gateways together: a network's share for each connection that is seen there at once (`docs/definitions.md`,
+    /// The budget of all gateways together: a network's share for each connection that is seen there at once (`docs/explain/definitions.md`,
     /// "Budget and retreat"), limited to the number of parallel connections during which the share was measured: a share that few
     /// connections had for themselves is not what each of a crowd gets.
     pub(super) fn whole_budget(&self, network: Network) -> Option<Segments> {
@@ -365,5 +365,5 @@ pub(super) fn worth_advertising(advertised: &Estimate, new: &Estimate, config: &
         || new.refreshed.since(advertised.refreshed) >= config.readvertise
 }
 
-/// Connections with a loss from which on a start below the host's default is allowed (`docs/definitions.md`, "The start").
+/// Connections with a loss from which on a start below the host's default is allowed (`docs/explain/definitions.md`, "The start").
 const FLOOR_CONNECTIONS: u32 = 3;

@@ -1,5 +1,5 @@
 //! Shares of single clients in networks whose addresses differ: a client with samples of its own starts on these, and all others on the
-//! share of the lower part (`docs/definitions.md`, "Marks").
+//! share of the lower part (`docs/explain/definitions.md`, "Marks").
 //!
 //! A client's share is published as a separate network, with the budget of one connection. It does not judge losses: a client's retreat
 //! ([`super::retreats`]) replaces its share while it lasts.

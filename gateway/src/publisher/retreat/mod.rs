@@ -1,4 +1,4 @@
-//! Retreats: a network loses its advice after losses in first flights, or after transfers slower than the control group's (`docs/decisions/retreat.md`).
+//! Retreats: a network loses its advice after losses in first flights, or after transfers slower than the control group's (`docs/explain/decisions/retreat-and-budget.md`).
 //!
 //! Six advised first flights in a row that are lost for the most part make the network's share the host's default window, with
 //! slow start ending there; six more within a minute keep it there for a minute. No more than three of six are of one address,

@@ -129,7 +129,7 @@ fn walk(size: u32, cwnd: u32, ssthresh: u32) -> u32 {
     rounds
 }
 
-/// docs/decisions/clipped-start.md rests on these counts.
+/// docs/explain/decisions/starts.md rests on these counts.
 #[test]
 fn a_clipped_transfer_of_one_flight_is_never_slower_than_plain_tcp() {
     let (mut cases, mut clipping_both_is_slower, mut than_plain_tcp) = (0, 0, 0);
@@ -331,7 +331,7 @@ fn observe_computes_what_careful_would_do() {
     assert_eq!(Start { mode: Mode::Careful, ..observe }, careful);
 }
 
-/// The example of docs/protocol.md.
+/// The example of docs/reference/protocol.md.
 #[test]
 fn the_example_of_the_protocol_page_is_what_the_function_answers() {
     let estimate = Estimate { loss_connections: 1, ..estimate(40) };

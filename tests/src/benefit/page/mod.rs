@@ -93,7 +93,7 @@ fn header(results: &[RunResult]) -> String {
          sender's interface; the handshake is not in it. The wire's bound is all packets through the narrowest link and one \
          round trip, which no sender alone on the path can beat. Repeats are packets whose bytes had all been sent before. \
          Changes compare the means of the same seed; intervals are Student's over seeds. What is timed: \
-         [the method](../benefit.md).\n",
+         [the method](../explain/benefit.md).\n",
         results.len(),
         seconds / 60.0,
         kernels.join(", "),

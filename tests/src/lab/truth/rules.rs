@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::record::{CongestionState, FlowId, Limit, Row, Source};
 
-/// Why the kernel's window counted at that moment (`docs/definitions.md`, "Samples").
+/// Why the kernel's window counted at that moment (`docs/explain/definitions.md`, "Samples").
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Reason {
     /// The sender entered fast recovery, or reduced after a mark, from congestion avoidance: its window less one.

@@ -202,7 +202,7 @@ impl Networks {
     }
 
     /// Only a fast retransmit in congestion avoidance shows the window that the path carries, one segment below
-    /// (`docs/definitions.md`, "Samples"); a further loss in recovery is the same event, for the clock of losses as well: what
+    /// (`docs/explain/definitions.md`, "Samples"); a further loss in recovery is the same event, for the clock of losses as well: what
     /// Yu and Newman measure from one drop to the next is the time in which a halved window grows back.
     fn loss(&mut self, words: &mut Words<'_>) -> Result<String, Fault> {
         let about = self.about(words)?;

@@ -83,7 +83,7 @@ pub(super) struct Observed {
     /// The start of each connection.
     pub(super) starts: Vec<Start>,
     /// Connections that went through a recovery without a threshold, which bounds nothing: Reno sets one at each loss, but where the
-    /// kernel skips its program (docs/limits.md, "Patched kernels").
+    /// kernel skips its program (docs/explain/limits.md, "Patched kernels").
     pub(super) unbounded: u32,
 }
 

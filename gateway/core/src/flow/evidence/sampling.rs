@@ -10,7 +10,7 @@ use crate::flow::observation::{CaState, LossKind, SenderSample};
 use crate::flow::sequence::low_half;
 use crate::types::{Limiter, Phase, SampleReason};
 
-/// The transfer under way, since everything was last acknowledged: the state of its end sample (`docs/definitions.md`, "Samples").
+/// The transfer under way, since everything was last acknowledged: the state of its end sample (`docs/explain/definitions.md`, "Samples").
 #[derive(Clone, Debug, Default)]
 pub(super) struct Transfer {
     pub(super) lost: bool,

@@ -108,7 +108,7 @@ pub(super) fn sample(
     })
 }
 
-/// Which sample the report gives (`docs/definitions.md`, "Samples"), and its bytes.
+/// Which sample the report gives (`docs/explain/definitions.md`, "Samples"), and its bytes.
 fn shown(report: &ConnectionReport, mss: Bytes) -> Result<(SampleReason, f64), ReportRefused> {
     let filled = report.limited_by == Some(LimitedBy::Window);
     let (reason, window) = if report.congestion_events > 0 {

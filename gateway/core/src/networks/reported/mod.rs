@@ -3,7 +3,7 @@
 //! A report is a claim, so it is kept apart from what the wire shows: in a record of its own, which is evaluated only while the wire gives no
 //! estimate, is dropped when it does, and neither stored nor shared. In it a sample's address is the host that reports and its connection is
 //! the remote address: so the rule bounds each host as it bounds an address on the wire, and the minimum of connections is one of remote
-//! addresses (`docs/decisions/reported-windows.md`).
+//! addresses (`docs/explain/decisions/estimate.md`).
 
 mod claim;
 

@@ -1,4 +1,4 @@
-//! Whether the advised transfers of a network take longer than those of its control group (`docs/decisions/retreat.md`).
+//! Whether the advised transfers of a network take longer than those of its control group (`docs/explain/decisions/retreat-and-budget.md`).
 //!
 //! Logarithms of times are compared, within size classes: a few transfers that waited for a timeout do not decide, and neither do
 //! times that a host invents. The clients of a network are divided into two halves, and harm has to show in both of them, in each with

@@ -88,7 +88,7 @@ impl Outcome {
         (small > 0).then(|| {
             format!(
                 "but {small} of {} transfers right after the changeover began with no more than plain TCP's {INITIAL_WINDOW} segments: leases \
-                 are not taken along (docs/share.md, Budgets)",
+                 are not taken along (docs/operate/share.md, Budgets)",
                 after.len()
             )
         })
