@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use spand_capture::check_filter;
-use spand_proto::operator::{Failure, USAGE, or_default};
+use spand_proto::operator::{Failure, USAGE};
 use spand_proto::units::counted;
 
 use crate::api::{Access, password_line};
 use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory, renamed_warnings};
 use crate::names::Names;
-use crate::{ask, cert, doctor, password, replay, reset_experiment};
+use crate::{ask, cert, doctor, password, replay};
 
 /// The performance gateway: watches mirrored traffic and advises hosts how to start TCP connections.
 ///
@@ -55,15 +55,6 @@ pub enum Command {
         /// The configuration
         #[arg(value_name = "FILE", default_value = DEFAULT_PATH)]
         config: PathBuf,
-    },
-    /// Restart the comparison of advised and control transfers (/v1/benefit) from zero; the gateway must be stopped
-    ResetExperiment {
-        /// The configuration
-        #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
-        config: PathBuf,
-        /// The store; that of the configuration unless given
-        #[arg(long, value_name = "DIR")]
-        store: Option<PathBuf>,
     },
     /// Look for the usual faults of gateway, host and mirror port, and say what to do; changes nothing
     Doctor(doctor::Arguments),
@@ -107,7 +98,6 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Password { name } => password_of(&name),
         Command::Cert { command } => cert::run(&command),
         Command::CheckConfig { config } => check(&config),
-        Command::ResetExperiment { config, store } => reset_experiment(&config, store),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Completions { shell } => {
             let mut text = Vec::new();
@@ -123,29 +113,6 @@ fn runnable(path: &Path) -> Result<Config, Failure> {
     let config = Config::load(path)?;
     config.check_runnable().map_err(|message| Failure::Usage(format!("{}: {message}", path.display())))?;
     Ok(config)
-}
-
-fn reset_experiment(path: &Path, store: Option<PathBuf>) -> Result<(), Failure> {
-    let (mut config, fault) = match or_default(Config::load(path), Path::new(DEFAULT_PATH)) {
-        Ok((config, _)) => (config, None),
-        Err(error) => (Config::salvaged(path), Some(error)),
-    };
-    if let Some(directory) = store {
-        config.store.directory = directory;
-        config.store.enabled = true;
-    }
-    if let Some(fault) = fault {
-        // Where it cannot be printed, the command matters more.
-        _ = writeln!(
-            io::stderr().lock(),
-            "warning: {fault}; going on with the store {}",
-            config.store.directory.display()
-        );
-    }
-    let output = reset_experiment::reset(&config.store, path)?;
-    // It is done: where nobody reads that, it still is.
-    _ = writeln!(io::stdout().lock(), "{output}");
-    Ok(())
 }
 
 /// Reads a password and prints its line.

@@ -30,7 +30,6 @@ mod password;
 mod patience;
 pub mod publisher;
 pub mod replay;
-mod reset_experiment;
 pub mod run;
 pub mod sharing;
 pub mod store;

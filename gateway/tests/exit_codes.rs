@@ -10,7 +10,6 @@ use std::process::{Command, Output, Stdio};
 
 use nix::sched::{CloneFlags, unshare};
 use spand_capture::{LinkType, PcapWriter};
-use spand_gateway::store::SledStore;
 use spand_needs::{Need, needs};
 use spand_proto::units::Timestamp;
 use tempfile::TempDir;
@@ -184,51 +183,6 @@ fn a_store_that_cannot_be_used_ends_with_1() {
     let store = "enabled = true\ndirectory = \"gateway.toml/state\"";
     let config = folder.file("gateway.toml", text.replace("enabled = false", store));
     failed(&run(&config), 1, &["gateway.toml/state", "store.directory"]);
-}
-
-#[test]
-fn an_experiment_is_reset_in_the_store_of_a_stopped_gateway_by_its_own_user_alone() {
-    let folder = Folder::new();
-    let reset = |config: &Path| gateway(&["reset-experiment", "--config"], config);
-    failed(&reset(&folder.runnable("lo", "")), 64, &["gateway.toml", "store.enabled is false", "with each start"]);
-
-    let config = folder.file("gateway.toml", "[store]\ndirectory = \"store\"\n");
-    let store = folder.0.path().join("store");
-    failed(&reset(&config), 1, &["there is no store", store.to_str().unwrap(), "first start"]);
-    assert!(!store.exists(), "and none is made");
-
-    let running = SledStore::open(&store).unwrap().store;
-    failed(&reset(&config), 1, &["is in use", "systemctl stop spand-gateway"]);
-    drop(running);
-    for message in ["the store holds no experiment"; 2] {
-        let output = reset(&config);
-        let printed = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && printed.starts_with(message) && printed.lines().count() == 1, "{output:?}");
-    }
-
-    // A configuration that is at fault elsewhere names the store all the same, and the option names it without one.
-    let typo = folder.file("typo.toml", "[store]\ndirectory = \"store\"\n[api]\nhttp_port = 1\n");
-    let missing = folder.0.path().join("missing.toml");
-    let given = ["reset-experiment", "--store", store.to_str().unwrap(), "--config"];
-    for (output, fault) in [
-        (reset(&typo), "typo.toml, line 4: unknown field `http_port`"),
-        (gateway(&given, &missing), "missing.toml: No such file"),
-    ] {
-        let warning = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && warning.lines().count() == 1, "{output:?}");
-        assert!(warning.starts_with("warning: ") && warning.contains(fault), "{warning}");
-        assert!(warning.contains(store.to_str().unwrap()), "{warning}");
-    }
-
-    // Files that root made would keep the gateway's own user out.
-    let other = if is_root() {
-        nix::unistd::chown(&store, Some(NOBODY.into()), None).unwrap();
-        store
-    } else {
-        PathBuf::from("/usr")
-    };
-    let config = folder.file("other.toml", format!("[store]\ndirectory = \"{}\"\n", other.display()));
-    failed(&reset(&config), 1, &["belongs to the user", "runuser -u ", "reset-experiment --config ", "other.toml"]);
 }
 
 #[test]

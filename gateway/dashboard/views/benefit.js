@@ -58,12 +58,12 @@ export function benefit(failed) {
     h("p", { class: "hint" }, "The interval assumes independent transfers; those of one host, or at one time, are not. If it includes zero, there is not enough data yet. A median with an uncertainty above 20 % is not shown."));
 
   const asking = latest(async (signal) => {
-    const { since, survives_restart: survives, classes, hosts, unmeasured, transfers_paused: paused } = await get("/v1/benefit", signal);
+    const { since, classes, hosts, unmeasured, transfers_paused: paused } = await get("/v1/benefit", signal);
     const sizes = sizesOf(classes);
     const all = classes.reduce((sum, one) => sum + one.advised.transfers + one.control.transfers, 0);
     const leftOut = classes.reduce((sum, one) => sum + one.not_compared, 0);
     summary.textContent = all === 0 ? "No host has reported a transfer yet." :
-      `${count(all)} transfers of ${count(hosts)} ${hosts === 1 ? "host" : "hosts"} since ${moment(since)}${survives ? ", restarts of the gateway included" : ""}${leftOut > 0 ? `; ${count(leftOut)} in strata with fewer than five in an arm are not compared` : ""}${unmeasured > 0 ? `; ${count(unmeasured)} could not be measured` : ""}${paused > 0 ? `; ${count(paused)} excluded because advice was paused` : ""}.`;
+      `${count(all)} transfers of ${count(hosts)} ${hosts === 1 ? "host" : "hosts"} since ${moment(since)}${leftOut > 0 ? `; ${count(leftOut)} in strata with fewer than five in an arm are not compared` : ""}${unmeasured > 0 ? `; ${count(unmeasured)} could not be measured` : ""}${paused > 0 ? `; ${count(paused)} excluded because advice was paused` : ""}.`;
     list.show(classes.map(({ advised, control, difference }, place) => {
       const time = difference.completion_ms;
       const resent = difference.retransmitted_segments;

@@ -32,9 +32,4 @@ impl ApiConfig {
         // By all names of a certificate.
         hosts.saturating_mul(allocated(4 * MAX_HOST_NAME_BYTES)) + Reports::bytes(hosts)
     }
-
-    /// Of what is saved of them.
-    pub(crate) fn experiment_bytes(&self) -> usize {
-        Reports::saved_bytes(self.reporting_hosts.get())
-    }
 }

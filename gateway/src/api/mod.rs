@@ -11,7 +11,6 @@ mod advice;
 mod benefit;
 mod connection;
 mod costly;
-mod experiment;
 mod gate;
 mod grpc;
 mod grpc_health;
@@ -158,7 +157,6 @@ struct Shared {
     totals: Mutex<Totals>,
     measures: ApiMeasures,
     metrics: Metrics,
-    store: Option<StoreMeasures>,
     share: Option<ShareStatus>,
     /// Answers that cost much to make.
     costly: Costly,
@@ -205,7 +203,7 @@ impl Api {
         let reported = Buckets::new(f64::from(reported.get()), reported.max(FULL_REPORT));
         let measures = ApiMeasures::default();
         let reports = Reports::new(config.reporting_hosts, published.now());
-        let stored = (store.clone(), share.as_ref());
+        let stored = (store, share.as_ref());
         let metrics = Metrics::new(&published, stored, (&measures, &refusals), &reports, (&access, confined));
         let live = Places::new(config.live_streams, config.live_streams_per_peer, 0);
         Self {
@@ -222,7 +220,6 @@ impl Api {
                 totals: Mutex::default(),
                 measures,
                 metrics,
-                store,
                 share,
                 costly: Costly::default(),
                 live,

@@ -1,15 +1,34 @@
 //! Reads the gateway as a whole once a second for its history, and keeps that in the store.
 
+use std::sync::Weak;
+use std::time::Duration;
+
 use spand_proto::report::Arm;
+use tokio::time::interval;
 
 use super::Api;
 use crate::store::StoreWriter;
 use crate::totals::{Counts, Differences, Gauges, Point, Reading, Step};
 
+/// Time between two saves: with the write behind, a crash loses ten seconds at most.
+const SAVE: Duration = Duration::from_secs(8);
+
 impl Api {
     /// Takes the history that a store held. It is called before anyone is answered.
     pub fn continue_totals(&self, points: impl IntoIterator<Item = (Step, Point)>) {
         self.shared.totals.lock().restore(points, self.shared.published.now());
+    }
+
+    /// Hands over the steps that changed, every few seconds. Never ends.
+    pub async fn keep_totals(&self, store: Weak<StoreWriter>) {
+        let mut saves = interval(SAVE);
+        loop {
+            saves.tick().await;
+            // What waits already is not on the disk: a store that fails is not handed more.
+            if let Some(store) = store.upgrade().filter(|store| !store.totals_wait()) {
+                self.save_totals(&store);
+            }
+        }
     }
 
     /// Hands over the steps that changed.

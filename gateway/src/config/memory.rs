@@ -48,7 +48,7 @@ impl Memory {
         let readers = capture.interfaces.len().max(1) * usize::from(capture.readers.get());
         let snap = usize::try_from(capture.snap_length_bytes.get()).unwrap_or(usize::MAX);
         let queues = queue_bytes(capture.queue_packets.get(), snap).saturating_mul(threads);
-        let store = StoreWriter::most_bytes(mib(config.store.waiting_mib)).saturating_add(api.experiment_bytes());
+        let store = StoreWriter::most_bytes(mib(config.store.waiting_mib));
         let store = if config.store.enabled { store } else { 0 };
         let shared = sharing::most_bytes(threads)
             .saturating_add(bytes_of_others(config.publish.leased_networks.get(), config.publish.subscribers.get()));
@@ -82,7 +82,7 @@ impl Memory {
             ("reports", api.reports_bytes(), "api.reporting_hosts"),
             ("reports that wait for engines", reported_bytes(threads), "engine.threads"),
             ("other gateways", shared, "share.servers, engine.threads, publish.leased_networks, .subscribers"),
-            ("store", store, "store.waiting_mib, api.reporting_hosts"),
+            ("store", store, "store.waiting_mib"),
             ("the program itself", BASE_BYTES, "fixed"),
         ];
         Self(items.map(|(name, bytes, options)| Item { name, bytes, options }).into())

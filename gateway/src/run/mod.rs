@@ -119,7 +119,7 @@ pub fn run_with(
     let access = Access::open(config)?;
     let published = Published::new(config.publisher(), clock);
     let servers = Servers::start(ports, workers)?;
-    let Restored { engines, store, experiment, totals } = restore(config, engines, &partition, &published)?;
+    let Restored { engines, store, totals } = restore(config, engines, &partition, &published)?;
     let stored = store.as_ref().map(|store| store.measures().clone());
     let started = share((&config.share, own), (&first, partition.clone(), draw_seed()), &published);
     let (sharing, ends) = started.map_err(|error| cannot_start_a_thread(&error))?.unzip();
@@ -127,9 +127,6 @@ pub fn run_with(
     let api = Api::with_access(config.api(), access, published.clone(), (stored, share), &confined);
     for warning in api.name_networks(&config.names)? {
         tracing::warn!("{warning}");
-    }
-    if let Some(experiment) = experiment {
-        api.continue_experiment(experiment);
     }
     api.continue_totals(totals);
     let reload = Reload::new(config, file, seed, &captures, &published, api.names().clone());
@@ -141,8 +138,7 @@ pub fn run_with(
 
     let ended = servers.run(api.clone(), &published, reload, &watched, store.as_ref());
     if let Some(store) = store {
-        // Nobody reports any more. The last engine's thread ends the store.
-        api.save_experiment(&store);
+        // The last engine's thread ends the store.
         api.save_totals(&store);
     }
     threads.stop();

@@ -64,8 +64,8 @@ pub(super) fn needs(config: &Config, file: &Path) -> Plan {
     plan
 }
 
-/// The folder that the store's lies in: its lock is there, and a store that is damaged is set aside there. Where that is the
-/// root folder, the store's alone: then a damaged one ends the start.
+/// The folder that the store's lies in: a store that its disk kept from being made is made there later. Where that is the root
+/// folder, the store's alone.
 fn around(store: &Path) -> PathBuf {
     let folder = store.parent().filter(|folder| *folder != Path::new("/"));
     folder.unwrap_or(store).to_owned()

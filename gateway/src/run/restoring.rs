@@ -8,20 +8,19 @@ use spand_core::engine::Engine;
 use spand_core::shard::Partition;
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
-use spand_proto::operator::{Failure, rfc3339};
+use spand_proto::operator::Failure;
 use spand_proto::units::{Micros, Timestamp, counted};
 
 use super::cannot_start_a_thread;
 use crate::config::{Config, mib};
 use crate::publisher::{Batch, Part, Published, Trend};
-use crate::store::{LateStore, NotContinued, OpenError, Refused, SavedExperiment, SledStore, StoreWriter};
+use crate::store::{Contents, OpenError, Opened, Refused, SledStore, StoreWriter};
 use crate::totals::{Point, Step};
 
 /// What the store gave, and what goes on to write to it.
 pub(super) struct Restored {
     pub(super) engines: Vec<Engine>,
     pub(super) store: Option<Arc<StoreWriter>>,
-    pub(super) experiment: Option<SavedExperiment>,
     pub(super) totals: Vec<(Step, Point)>,
 }
 
@@ -34,20 +33,20 @@ pub(super) fn restore(
 ) -> Result<Restored, Failure> {
     if !config.store.enabled {
         published.readiness().ready(Part::Store);
-        return Ok(Restored { engines, store: None, experiment: None, totals: Vec::new() });
+        return Ok(Restored { engines, store: None, totals: Vec::new() });
     }
-    let opened = match SledStore::open(&config.store.directory) {
+    let Opened { store, contents } = match SledStore::open(&config.store.directory) {
         Ok(opened) => opened,
         Err(error) if error.is_of_disk() => return start_without(config, engines, published, &error),
         Err(error) => return Err(Failure::Environment(error.to_string())),
     };
-    if let Some(set_aside) = &opened.set_aside {
-        tracing::warn!("{set_aside}");
+    let Contents { records, totals, deleted } = contents;
+    if let Some(deleted) = deleted {
+        tracing::warn!("{deleted}; the gateway starts cold");
     }
     let now = published.now();
-    let mut trends: Vec<_> = opened.records.iter().map(|(network, record)| Trend::of(*network, record)).collect();
-    let refused =
-        refill(&mut engines, partition, opened.records, Micros::from_secs(config.estimate.bucket_s.get()), now);
+    let mut trends: Vec<_> = records.iter().map(|(network, record)| Trend::of(*network, record)).collect();
+    let refused = refill(&mut engines, partition, records, Micros::from_secs(config.estimate.bucket_s.get()), now);
     let networks: Vec<_> = engines.iter().flat_map(|engine| engine.networks().views(now)).collect();
     let count = |reason| refused.iter().filter(|(_, why)| *why == reason).count() as u64;
     let counts = [
@@ -56,36 +55,29 @@ pub(super) fn restore(
         (Refused::Future, count(Refused::Future)),
         // Those were evicted as others were restored; the engines report that to the store.
         (Refused::NoRoom, engines.iter().map(|engine| engine.counters().networks_evicted).sum()),
-        (Refused::Unreadable, opened.unreadable as u64),
     ];
-    let [aged, other_buckets, future, no_room, unreadable] = counts.map(|(_, count)| count);
+    let [aged, other_buckets, future, no_room] = counts.map(|(_, count)| count);
     tracing::info!(
         other_buckets,
         future,
         no_room,
-        unreadable,
         store = %config.store.directory.display(),
         "restored {} ({aged} expired, {} incompatible)",
         counted(networks.len(), "network", "networks"),
-        other_buckets + future + unreadable
+        other_buckets + future
     );
     published.restore(networks);
     trends.retain(|trend| published.network(trend.network).is_some());
     published.apply(Batch { trends, ..Batch::new() });
     let (interval, limit) = writing(config);
     let writer =
-        StoreWriter::start_within(opened.store, interval, limit).map_err(|error| cannot_start_a_thread(&error))?;
+        StoreWriter::start_within(store, interval, limit, None).map_err(|error| cannot_start_a_thread(&error))?;
     for (reason, count) in counts {
         writer.measures().refuse(reason, count);
     }
     writer.submit(refused.into_iter().map(|(network, _)| (network, None)));
     published.readiness().ready(Part::Store);
-    let (totals, unreadable) = opened.totals;
-    if unreadable > 0 {
-        tracing::warn!(unreadable, "steps of the history (/v1/totals) could not be read and are left out");
-    }
-    let experiment = continued(opened.experiment);
-    Ok(Restored { engines, store: Some(Arc::new(writer)), experiment, totals })
+    Ok(Restored { engines, store: Some(Arc::new(writer)), totals })
 }
 
 /// Starts cold because the disk keeps the store from being opened; it is tried again with each write.
@@ -98,11 +90,15 @@ fn start_without(
     tracing::error!("{error}; the gateway starts cold, saves nothing, and tries again");
     keep_account(&mut engines);
     let (interval, limit) = writing(config);
-    let writer =
-        StoreWriter::start_after(Some(error.into()), LateStore::new(config.store.directory.clone()), interval, limit)
-            .map_err(|error| cannot_start_a_thread(&error))?;
+    let writer = StoreWriter::start_within(
+        SledStore::closed(config.store.directory.clone()),
+        interval,
+        limit,
+        Some(error.into()),
+    )
+    .map_err(|error| cannot_start_a_thread(&error))?;
     published.readiness().not_ready(Part::Store, error.to_string());
-    Ok(Restored { engines, store: Some(Arc::new(writer)), experiment: None, totals: Vec::new() })
+    Ok(Restored { engines, store: Some(Arc::new(writer)), totals: Vec::new() })
 }
 
 /// Time between writes, and how much may wait.
@@ -115,19 +111,6 @@ fn keep_account(engines: &mut [Engine]) {
     for engine in engines {
         engine.networks_mut().changed_records(0);
     }
-}
-
-/// The experiment, where it is continued; one line says how it goes on.
-fn continued(found: Result<Option<SavedExperiment>, NotContinued>) -> Option<SavedExperiment> {
-    let found = found.unwrap_or_else(|why| {
-        tracing::warn!("the experiment (/v1/benefit) starts from zero: its stored state {why}");
-        None
-    });
-    if let Some(SavedExperiment { experiment, hosts, unreadable }) = &found {
-        let (since, transfers) = (rfc3339(experiment.since), experiment.comparison.transfers());
-        tracing::info!(since, transfers, hosts = hosts.len(), unreadable, "the experiment (/v1/benefit) continues");
-    }
-    found
 }
 
 /// Gives each engine what the store holds of its networks. Returns what they did not take, to be removed from the store.

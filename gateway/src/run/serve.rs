@@ -118,7 +118,7 @@ async fn serve(
         let (api, mut over) = (api.clone(), stopped_too.clone());
         tasks.spawn(async move {
             tokio::select! {
-                () = api.keep_experiment(store) => {}
+                () = api.keep_totals(store) => {}
                 ended = over.wait_for(|end| *end) => drop(ended),
             }
         });

@@ -1,25 +1,14 @@
-//! The store: what the gateway knows, kept over a restart.
+//! The store: networks and the history of the whole, kept over a restart.
 //!
-//! Losing it costs a cold start and nothing else, and the code is built on that: a store that cannot be read is set
-//! aside with one clear line and never repaired. The database is sled 0.34 behind [`EstimateStore`]; the bytes inside
-//! are ours, with a version and a checksum (`codec`).
-//!
-//! Knows nothing about samples, estimates or reports: records go in and come out as the engine gives them, and the experiment as
-//! the API does.
+//! Losing it costs a cold start and nothing else: a store that cannot be read is deleted with one line, and never repaired.
 
-mod cause;
-mod codec;
-mod directory;
-mod experiment;
+mod contained;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod late;
-mod opening;
 mod refused;
 mod sled_store;
 #[cfg(test)]
 mod tests;
-mod totals;
 mod waiting;
 mod writer;
 
@@ -30,11 +19,8 @@ use spand_proto::network::Network;
 
 use crate::totals::TotalsChange;
 
-pub use self::directory::{Damage, SetAside};
-pub use self::experiment::{Experiment, ExperimentChange, NewestBatch, NotContinued, ReportingHost, SavedExperiment};
-pub use self::late::LateStore;
 pub use self::refused::{Refused, RefusedLabels};
-pub use self::sled_store::{Opened, SledStore};
+pub use self::sled_store::{Contents, Opened, SledStore};
 pub use self::writer::{StoreMeasures, StoreWriter};
 
 /// A change of one network: its record, or `None` where the network is gone.
@@ -45,13 +31,6 @@ pub trait EstimateStore: Send + 'static {
     /// Saves changes. They are there after [`EstimateStore::flush`]; before that, a crash may lose any of them.
     fn save(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 
-    /// Saves a change of the experiment: hosts are on the disk before the comparison that counts their transfers. Gives whether
-    /// the store has all its hosts then; where not, the next change should hold all of them. A store that outlives nothing
-    /// need not keep it.
-    fn save_experiment(&mut self, _change: &ExperimentChange) -> Result<bool, StoreError> {
-        Ok(true)
-    }
-
     /// Saves steps of the history of the whole. A store that outlives nothing need not keep them.
     fn save_totals(&mut self, _change: &TotalsChange) -> Result<(), StoreError> {
         Ok(())
@@ -61,36 +40,26 @@ pub trait EstimateStore: Send + 'static {
     fn flush(&mut self) -> Result<(), StoreError>;
 }
 
-/// Why a store could not be opened. Damage is no reason: a damaged store is set aside.
+/// Why a store could not be opened. Damage is no reason: a damaged store is deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process holds the lock.
     #[error("the store {0} is in use by another gateway: stop that one, or give this one a store of its own")]
     InUse(PathBuf),
     /// The directory holds something else.
-    #[error("{0} holds files that are no store: name an empty or a new directory as the store")]
+    #[error("{0} holds files that are not of a store: name an empty or a new directory as the store")]
     NotAStore(PathBuf),
-    /// The file system refused.
+    /// The machine refused.
     #[error("the store {path} cannot be used: {action} failed: {error}; fix that, or choose another store.directory")]
     Io {
         /// The store.
         path: PathBuf,
         /// What was tried.
         action: &'static str,
-        /// The file system's error.
-        error: std::io::Error,
-    },
-    /// The machine has no thread to open it with.
-    #[error(
-        "the store {path} cannot be opened: no thread could be started: {error}; raise the limit of tasks (ulimit -u, TasksMax=)"
-    )]
-    NoThread {
-        /// The store.
-        path: PathBuf,
         /// The system's error.
         error: std::io::Error,
     },
-    /// A new, empty store failed too.
+    /// An empty store in the place of a damaged one failed too.
     #[error("a new store at {path} cannot be opened: {why}")]
     New {
         /// The store.
@@ -105,9 +74,9 @@ impl OpenError {
     /// recover.
     pub fn is_of_disk(&self) -> bool {
         match self {
-            Self::Io { error, .. } => cause::is_disk(error),
+            Self::Io { error, .. } => sled_store::is_disk(error),
             Self::New { .. } => true,
-            Self::InUse(_) | Self::NotAStore(_) | Self::NoThread { .. } => false,
+            Self::InUse(_) | Self::NotAStore(_) => false,
         }
     }
 }

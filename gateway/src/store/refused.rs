@@ -19,8 +19,6 @@ pub enum Refused {
     Future,
     /// There are more networks than `limits.networks`.
     NoRoom,
-    /// Its entry is damaged, or of a format that is not known.
-    Unreadable,
 }
 
 /// The label of [`Refused`].

@@ -1,46 +1,75 @@
-//! The store on sled 0.34.
+//! The store on sled 0.34: one tree, whose keys ([`Key`]) and values are in postcard. sled's own checksums find damage.
 //!
-//! Everything that touches the database runs contained ([`contained`]). The database's own timed flush is off: the
-//! writer flushes when it knows what it has written.
+//! ```text
+//! DIRECTORY/lock   held by the gateway that uses the store
+//! DIRECTORY/sled   the database
+//! ```
+//!
+//! A database that cannot be read, whatever the reason, is deleted and replaced by an empty one. An error of the machine deletes
+//! nothing: the store stays closed, and the next write tries to open it again.
 
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use nix::libc::EIO;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use sled::{Batch, Db};
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
+use spand_proto::units::Timestamp;
 
-use super::cause::{Failed, contained, discard};
-use super::codec;
-use super::directory::{Damage, Directory, Found, SetAside};
-use super::experiment::{self, Held};
-use super::opening::{Contents, no_thread, read};
-use super::totals;
-use super::{Change, EstimateStore, ExperimentChange, NotContinued, OpenError, SavedExperiment, StoreError};
+use super::contained::{contained, discard};
+use super::{Change, EstimateStore, OpenError, StoreError};
 use crate::totals::{Point, Step, TotalsChange};
+
+/// Format of all entries. A change to the bytes of a type in the store raises it.
+pub(super) const FORMAT: u8 = 7;
+
+/// Memory that the database may use for its page cache. The gateway reads everything once, at its start, and only
+/// writes after that.
+pub(super) const CACHE_BYTES: u64 = 64 << 20;
+/// Entries written together: a batch stays far below the database's 512 KiB segment.
+const BATCH_ENTRIES: usize = 128;
+
+const DATABASE: &str = "sled";
+const LOCK: &str = "lock";
+/// File of a store of earlier gateways, beside `sled`.
+const VERSION: &str = "VERSION";
+
+/// Key of an entry.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) enum Key {
+    /// [`FORMAT`], and a number that grows with each opening. sled reads a log that is torn in the middle up to there only, at
+    /// each opening, and loses what is written behind it; nothing else shows that.
+    Mark,
+    /// Value: [`NetworkRecord`].
+    Network(Network),
+    /// Value: [`Point`].
+    Totals(Step, Timestamp),
+}
 
 /// A store on disk.
 #[derive(Debug)]
 pub struct SledStore {
+    path: PathBuf,
     database: Database,
-    read: Read,
-    /// Times it was set aside since it was opened.
-    set_aside: u32,
-    /// It holds entries of an experiment that is not continued.
-    stale_experiment: bool,
-    /// It lost hosts of the experiment that were saved to it.
-    lacks_hosts: bool,
-    /// Dropped last: the lock is held until the database is closed.
-    directory: Directory,
+    /// Dropped last: held until the database is closed.
+    lock: Option<Flock<File>>,
 }
-
-type Read = fn(&Directory) -> Result<Result<Contents, String>, OpenError>;
 
 #[derive(Debug)]
 enum Database {
     Open(Db),
-    /// A write failed, and after a disk error sled refuses everything: the next attempt opens it again.
+    /// Not open yet, or a write failed, after which sled refuses everything: the next write opens it.
     Closed,
-    /// It panicked, or was set aside too often.
+    /// It panicked.
     Broken,
 }
 
@@ -49,116 +78,144 @@ enum Database {
 pub struct Opened {
     /// The store.
     pub store: SledStore,
-    /// What it holds, in order of network.
-    pub records: Vec<(Network, NetworkRecord)>,
-    /// Entries that could not be read and were left out.
-    pub unreadable: usize,
-    /// The store found before, where it had to be set aside.
-    pub set_aside: Option<SetAside>,
-    /// The experiment that it holds, where it holds one, or why that is not continued.
-    pub experiment: Result<Option<SavedExperiment>, NotContinued>,
-    /// Steps of the history of the whole, and how many could not be read and were left out.
-    pub totals: (Vec<(Step, Point)>, usize),
+    /// What it holds.
+    pub contents: Contents,
 }
 
-/// Changes written together. Small enough that a batch stays far below the database's 512 KiB segment.
-const BATCH_CHANGES: usize = 128;
-/// Times that a gateway sets its store aside while it runs: where a new one cannot be read either, each attempt would leave one
-/// more copy on a disk that keeps nothing.
-pub(super) const MAX_SET_ASIDE: u32 = 4;
+/// What a store holds.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// Records, in order of network.
+    pub records: Vec<(Network, NetworkRecord)>,
+    /// Steps of the history of the whole.
+    pub totals: Vec<(Step, Point)>,
+    /// Sentence on the database before, where it could not be read and was deleted.
+    pub deleted: Option<String>,
+}
 
 impl SledStore {
-    /// Opens the store at `path`, or makes one. One that is damaged or of another version is set aside and replaced by an empty one.
+    /// Opens the store at `path`, or makes one.
     pub fn open(path: &Path) -> Result<Opened, OpenError> {
-        let directory = Directory::lock(path)?;
-        let (mut set_aside, fresh) = match directory.look()? {
-            Found::Store => (None, false),
-            Found::Nothing => (None, true),
-            Found::Bad(damage) => (Some(directory.set_aside(damage)?), true),
-        };
-        directory.make_where_missing()?;
-        let opened = match read(&directory)? {
-            Ok(opened) => opened,
-            Err(why) if fresh => return Err(OpenError::New { path: path.to_owned(), why }),
-            Err(why) => {
-                set_aside = Some(directory.set_aside(Damage::Unreadable(why))?);
-                directory.make_where_missing()?;
-                read(&directory)?.map_err(|why| OpenError::New { path: path.to_owned(), why })?
-            }
-        };
-        let Contents { database, records, unreadable, experiment: Held { experiment, stale }, totals } = opened;
-        let database = Database::Open(database);
-        let store = Self { database, read, set_aside: 0, stale_experiment: stale, lacks_hosts: false, directory };
-        Ok(Opened { store, records, unreadable, set_aside, experiment, totals })
+        let mut store = Self::closed(path.to_owned());
+        let contents = store.connect()?;
+        Ok(Opened { store, contents })
     }
 
-    /// Removes the experiment: the next one starts from zero.
-    pub fn remove_experiment(&mut self) -> Result<(), StoreError> {
-        self.run("remove the experiment", experiment::clear)?;
-        self.stale_experiment = false;
+    /// The store at `path`, which the first write opens. Networks that it holds stay in it until they change.
+    pub const fn closed(path: PathBuf) -> Self {
+        Self { path, database: Database::Closed, lock: None }
+    }
+
+    fn connect(&mut self) -> Result<Contents, OpenError> {
+        self.lock()?;
+        let why = match self.read()? {
+            Ok(contents) => return Ok(contents),
+            Err(why) => why,
+        };
+        fs::remove_dir_all(self.path.join(DATABASE)).map_err(self.failed("deleting its database"))?;
+        // An earlier gateway would take the new database for its own.
+        _ = fs::remove_file(self.path.join(VERSION));
+        let path = self.path.display();
+        let deleted = Some(format!("the store {path} cannot be read ({why}) and was deleted"));
+        let contents = self.read()?.map_err(|why| OpenError::New { path: self.path.clone(), why })?;
+        Ok(Contents { deleted, ..contents })
+    }
+
+    /// Locks the directory, which is made if missing.
+    fn lock(&mut self) -> Result<(), OpenError> {
+        if self.lock.is_some() {
+            return Ok(());
+        }
+        if self.path.is_file() {
+            return Err(OpenError::NotAStore(self.path.clone()));
+        }
+        fs::create_dir_all(&self.path).map_err(self.failed("making it"))?;
+        let entries = fs::read_dir(&self.path).map_err(self.failed("reading its directory"))?;
+        let mut names = entries.filter_map(|entry| Some(entry.ok()?.file_name())).peekable();
+        if names.peek().is_some() && !names.any(|name| [DATABASE, LOCK, VERSION].iter().any(|ours| name == *ours)) {
+            return Err(OpenError::NotAStore(self.path.clone()));
+        }
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.path.join(LOCK));
+        let file = file.map_err(self.failed("opening its lock file"))?;
+        self.lock = Some(Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+            Errno::EWOULDBLOCK => OpenError::InUse(self.path.clone()),
+            errno => self.failed("locking it")(errno.into()),
+        })?);
         Ok(())
     }
 
-    /// The experiment that it holds is not continued: it goes once another is saved.
-    pub(super) const fn abandon_experiment(&mut self) {
-        self.stale_experiment = true;
+    /// Opens the database and reads all of it. The inner error is the reason why it cannot be read; the outer one is of the machine,
+    /// and the database may be sound.
+    fn read(&mut self) -> Result<Result<Contents, String>, OpenError> {
+        let path = self.path.join(DATABASE);
+        let config = sled::Config::new().path(&path).cache_capacity(CACHE_BYTES).flush_every_ms(None);
+        let read = clear_half_snapshots(&path)
+            .and_then(|()| contained(|| read(&config))?.unwrap_or_else(|panic| Err(io::Error::other(panic))));
+        match read {
+            Ok((database, contents)) => {
+                self.database = Database::Open(database);
+                Ok(Ok(contents))
+            }
+            Err(error) if is_lock_held(&error) => Err(OpenError::InUse(self.path.clone())),
+            Err(error) if is_environment(&error) => Err(self.failed("opening it")(error)),
+            Err(error) => Ok(Err(error.to_string())),
+        }
     }
 
-    pub(super) fn run(
+    fn failed(&self, action: &'static str) -> impl Fn(io::Error) -> OpenError {
+        let path = self.path.clone();
+        move |error| OpenError::Io { path: path.clone(), action, error }
+    }
+
+    fn write<V: Serialize>(
+        &mut self,
+        action: &'static str,
+        entries: impl Iterator<Item = (Key, Option<V>)> + Send,
+    ) -> Result<(), StoreError> {
+        self.run(action, |database| {
+            let mut entries = entries.peekable();
+            while entries.peek().is_some() {
+                let mut batch = Batch::default();
+                for (key, value) in entries.by_ref().take(BATCH_ENTRIES) {
+                    match value {
+                        Some(value) => batch.insert(encoded(&key)?, encoded(&value)?),
+                        None => batch.remove(encoded(&key)?),
+                    }
+                }
+                database.apply_batch(batch)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn run(
         &mut self,
         action: &'static str,
         work: impl FnOnce(&Db) -> sled::Result<()> + Send,
     ) -> Result<(), StoreError> {
-        self.reopen_closed(action)?;
+        if matches!(self.database, Database::Closed) {
+            let contents = self.connect().map_err(|error| StoreError::from(&error))?;
+            if let Some(deleted) = contents.deleted {
+                tracing::warn!("{deleted}; networks are saved again as they change");
+            }
+        }
         let Database::Open(database) = &self.database else {
             return Err(StoreError::Broken { action, why: "it failed before".to_owned() });
         };
         match contained(|| work(database)) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err(error))) => {
                 self.close();
                 Err(StoreError::Database { action, why: error.to_string() })
             }
             // Nothing was tried: the database is as it was.
-            Err(Failed::NoThread(error)) => Err(StoreError::Database { action, why: no_thread(&error) }),
-            Err(Failed::Panicked(why)) => {
+            Err(no_thread) => Err(StoreError::Database { action, why: no_thread.to_string() }),
+            Ok(Err(why)) => {
                 // Forgotten and not dropped: dropping flushes, and what panicked once would panic again.
                 std::mem::forget(std::mem::replace(&mut self.database, Database::Broken));
                 Err(StoreError::Broken { action, why })
             }
         }
-    }
-
-    fn reopen_closed(&mut self, action: &'static str) -> Result<(), StoreError> {
-        if matches!(self.database, Database::Closed) { self.reopen(action) } else { Ok(()) }
-    }
-
-    /// Opens the database once more after an error. Where what the disk was too small for cannot be read either, it is set
-    /// aside as at a start, and what changes from now on goes to an empty one; not for ever.
-    fn reopen(&mut self, action: &'static str) -> Result<(), StoreError> {
-        let refused = |why: String| StoreError::Database { action, why };
-        let no_room = |error: OpenError| refused(error.to_string());
-        // The disk may have been too small for it since one was set aside.
-        self.directory.make_where_missing().map_err(no_room)?;
-        let opened = match (self.read)(&self.directory).map_err(no_room)? {
-            Ok(opened) => opened,
-            Err(why) if self.set_aside >= MAX_SET_ASIDE => {
-                self.database = Database::Broken;
-                let why = format!("it was set aside {MAX_SET_ASIDE} times and cannot be read again ({why})");
-                return Err(StoreError::Broken { action, why });
-            }
-            Err(why) => {
-                self.set_aside += 1;
-                let aside = self.directory.set_aside(Damage::Unreadable(why)).map_err(no_room)?;
-                tracing::warn!("{aside}");
-                self.directory.make_where_missing().map_err(no_room)?;
-                (self.read)(&self.directory).map_err(no_room)?.map_err(refused)?
-            }
-        };
-        self.database = Database::Open(opened.database);
-        self.stale_experiment = opened.experiment.stale;
-        self.lacks_hosts |= !matches!(opened.experiment.experiment, Ok(Some(_)));
-        Ok(())
     }
 
     pub(super) fn close(&mut self) {
@@ -170,35 +227,12 @@ impl SledStore {
 
 impl EstimateStore for SledStore {
     fn save(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        self.run("save", |database| {
-            for changes in changes.chunks(BATCH_CHANGES) {
-                let mut batch = Batch::default();
-                for (network, record) in changes {
-                    let key = codec::key(*network);
-                    match record {
-                        Some(record) => batch.insert(key.as_slice(), codec::sealed(&key, record)?),
-                        None => batch.remove(key.as_slice()),
-                    }
-                }
-                database.apply_batch(batch)?;
-            }
-            Ok(())
-        })
-    }
-
-    fn save_experiment(&mut self, change: &ExperimentChange) -> Result<bool, StoreError> {
-        const SAVE: &str = "save the experiment";
-        self.reopen_closed(SAVE)?;
-        if self.stale_experiment {
-            self.remove_experiment()?;
-        }
-        self.run(SAVE, |database| experiment::write(database, change, || {}))?;
-        self.lacks_hosts &= !change.all_hosts;
-        Ok(!self.lacks_hosts)
+        self.write("save", changes.iter().map(|(network, record)| (Key::Network(*network), record.as_ref())))
     }
 
     fn save_totals(&mut self, change: &TotalsChange) -> Result<(), StoreError> {
-        self.run("save the history of the whole", |database| totals::write(database, change))
+        let entries = change.iter().map(|((step, at), point)| (Key::Totals(*step, *at), point.as_ref()));
+        self.write("save the history of the whole", entries)
     }
 
     fn flush(&mut self) -> Result<(), StoreError> {
@@ -212,38 +246,126 @@ impl Drop for SledStore {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_store_set_aside_on_a_full_disk_is_created_again_with_its_version_once_there_is_room() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("estimates");
-        let mut store = SledStore::open(&path).unwrap().store;
-        store.close();
-        // As where there was room for moving it aside, and none for making another.
-        store.directory.set_aside(Damage::Unreadable("torn".to_owned())).unwrap();
-        store.save(&[(Network::of([203, 0, 113, 1].into()), None)]).unwrap();
-        store.flush().unwrap();
-        drop(store);
-        assert_eq!(SledStore::open(&path).unwrap().set_aside, None);
+impl From<&OpenError> for StoreError {
+    fn from(error: &OpenError) -> Self {
+        Self::Database { action: "open", why: error.to_string() }
     }
+}
 
-    #[test]
-    fn a_store_that_cannot_be_created_again_either_is_set_aside_a_few_times_and_then_fails_for_good() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut store = SledStore::open(&dir.path().join("estimates")).unwrap().store;
-        store.close();
-        store.read = |_| Ok(Err("torn".to_owned()));
-        let change = [(Network::of([203, 0, 113, 1].into()), None)];
-        let errors: Vec<_> = (0..20).map(|_| store.save(&change).unwrap_err()).collect();
-        let broken = errors.iter().filter(|error| matches!(error, StoreError::Broken { .. })).count();
-        assert_eq!(broken, 16, "{errors:?}");
-        let first = errors[4].to_string();
-        assert!(first.contains("nothing more is saved") && first.contains("set aside 4 times"), "{first}");
-        let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
-        let aside = names.filter(|name| name.to_string_lossy().contains("damaged")).count();
-        assert_eq!(aside, 3, "the newest of the four");
+fn read(config: &sled::Config) -> io::Result<(Db, Contents)> {
+    let (database, written) = using(config, leave_mark)?;
+    drop(database);
+    using(config, |database| {
+        let (mut contents, mut mark) = (Contents::default(), None);
+        for entry in database.iter() {
+            let (key, value) = entry?;
+            match decoded(&key)? {
+                Key::Mark => mark = Some(decoded::<(u8, u64)>(&value)?.1),
+                Key::Network(network) => contents.records.push((network, decoded(&value)?)),
+                Key::Totals(step, _) => contents.totals.push((step, decoded(&value)?)),
+            }
+        }
+        if written.is_some() && mark != written {
+            return Err(io::Error::other("it does not keep what is written to it"));
+        }
+        contents.records.sort_unstable_by_key(|(network, _)| *network);
+        Ok(contents)
+    })
+}
+
+fn using<T>(config: &sled::Config, work: impl FnOnce(&Db) -> io::Result<T>) -> io::Result<(Db, T)> {
+    // Not dropped when work panics: dropping would flush, and a second panic during the first ends the process.
+    let database = ManuallyDrop::new(open_released(config)?);
+    let done = work(&database);
+    let database = ManuallyDrop::into_inner(database);
+    Ok((database, done?))
+}
+
+/// Checks the format and writes the next mark. `None` where that failed, as on a full disk; a database without a mark gets one first.
+fn leave_mark(database: &Db) -> io::Result<Option<u64>> {
+    let key = encoded(&Key::Mark)?;
+    let number = match database.get(&key)? {
+        Some(value) => match decoded(&value)? {
+            (FORMAT, number) => Some::<u64>(number),
+            (format, _) => {
+                let why = format!("it has format {format}, and this gateway reads format {FORMAT}");
+                return Err(io::Error::other(why));
+            }
+        },
+        None if database.is_empty() && database.tree_names().len() == 1 => None,
+        None => return Err(io::Error::other("another version of the gateway wrote it")),
+    };
+    let next = number.map_or(0, |number| number.wrapping_add(1));
+    let written = database.insert(key, encoded(&(FORMAT, next))?).and_then(|_| database.flush());
+    match (written, number) {
+        (Err(error), None) => Err(error.into()),
+        (written, _) => Ok(written.is_ok().then_some(next)),
     }
+}
+
+pub(super) fn encoded(value: &impl Serialize) -> sled::Result<Vec<u8>> {
+    // postcard refuses no value of ours.
+    postcard::to_extend(value, Vec::new()).map_err(|error| sled::Error::Unsupported(error.to_string()))
+}
+
+pub(super) fn decoded<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
+    postcard::from_bytes(bytes).map_err(|error| io::Error::other(format!("it has a malformed entry: {error}")))
+}
+
+/// Opens the database, waiting for one of this process that was just dropped: sled's own threads let go of its file a
+/// moment after the drop.
+pub(super) fn open_released(config: &sled::Config) -> io::Result<Db> {
+    let until = Instant::now() + RELEASE;
+    loop {
+        match config.open().map_err(io::Error::from) {
+            Err(error) if is_lock_held(&error) && Instant::now() < until => thread::sleep(RELEASE_STEP),
+            opened => return opened,
+        }
+    }
+}
+
+const RELEASE: Duration = Duration::from_secs(5);
+const RELEASE_STEP: Duration = Duration::from_millis(10);
+
+/// sled takes the newest of its snapshot files even where a crash left it half written, and then refuses to open
+/// (spacejam/sled issue 1527). Such a file is known by its name, and without it the one before is used.
+fn clear_half_snapshots(database: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(database) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "generating") {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether sled found its file locked; only the text shows it.
+fn is_lock_held(error: &io::Error) -> bool {
+    error.to_string().contains("could not acquire lock")
+}
+
+/// Whether an error is of the machine. Every system error is, except those of files that are not as they were written.
+pub(super) fn is_environment(error: &io::Error) -> bool {
+    // `Other` is what sled makes of torn files.
+    !matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof
+            | ErrorKind::InvalidData
+            | ErrorKind::InvalidInput
+            | ErrorKind::NotFound
+            | ErrorKind::NotADirectory
+            | ErrorKind::IsADirectory
+            | ErrorKind::Other
+    )
+}
+
+/// Whether the disk itself is the reason: it is full, read-only, or fails.
+pub(super) fn is_disk(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem)
+        // EIO has no kind of its own, and sled's copies have lost the number.
+        || error.to_string().contains(&format!("(os error {EIO})"))
 }

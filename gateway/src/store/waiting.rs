@@ -12,57 +12,43 @@ use super::Change;
 /// What waits.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    changes: BTreeMap<Network, Place>,
-    /// Networks by when they were put in first; those that could not be saved come before all others.
-    order: BTreeMap<i64, Network>,
-    next: i64,
-    before: i64,
+    changes: BTreeMap<Network, Option<NetworkRecord>>,
     bytes: usize,
 }
 
-#[derive(Debug)]
-struct Place {
-    record: Option<NetworkRecord>,
-    number: i64,
-    bytes: usize,
-}
-
-/// What a change takes beside its record: its places in both trees, whose nodes are two thirds full, and in the list that is written.
-const PLACE_BYTES: usize = 3 * (size_of::<(Network, Place)>() + size_of::<(i64, Network)>()) / 2 + size_of::<Change>();
+/// What a change takes beside its record: its place in the tree, whose nodes are two thirds full, and in the list that is written.
+const CHANGE_BYTES: usize = 5 * size_of::<Change>() / 2;
 
 impl Waiting {
     /// Bytes in which N changes without records wait.
     #[cfg(test)]
     pub(super) fn room_for(changes: usize) -> NonZeroUsize {
-        NonZeroUsize::new(changes * PLACE_BYTES).expect("some")
+        NonZeroUsize::new(changes * CHANGE_BYTES).expect("some")
     }
 
-    /// Puts a change in, in the place of an earlier one of its network. How many others had to go for it, oldest first; one by
-    /// itself always may wait.
-    pub(super) fn put(&mut self, network: Network, record: Option<NetworkRecord>, limit: NonZeroUsize) -> u64 {
-        let number = self.changes.get(&network).map_or(self.next + 1, |place| place.number);
-        self.next = self.next.max(number);
-        self.place(network, record, number);
-        self.shrink(limit)
-    }
-
-    /// Puts back what could not be saved, where nothing newer came meanwhile. How many had to go.
-    pub(super) fn put_back(&mut self, changes: Vec<Change>, limit: NonZeroUsize) -> u64 {
-        for (network, record) in changes {
-            if !self.changes.contains_key(&network) {
-                self.before -= 1;
-                self.place(network, record, self.before);
-            }
+    /// Puts a change in, in the place of an earlier one of its network. Gives whether it had room; the first one always has.
+    pub(super) fn put(&mut self, network: Network, record: Option<NetworkRecord>, limit: NonZeroUsize) -> bool {
+        if let Some(before) = self.changes.remove(&network) {
+            self.bytes -= bytes(before.as_ref());
         }
-        self.shrink(limit)
+        let more = bytes(record.as_ref());
+        let has_room = self.changes.is_empty() || self.bytes + more <= limit.get();
+        if has_room {
+            self.bytes += more;
+            self.changes.insert(network, record);
+        }
+        has_room
+    }
+
+    /// Puts back what could not be saved, where nothing newer came meanwhile. How many had no room.
+    pub(super) fn put_back(&mut self, mut changes: Vec<Change>, limit: NonZeroUsize) -> u64 {
+        changes.retain(|(network, _)| !self.changes.contains_key(network));
+        changes.into_iter().map(|(network, record)| u64::from(!self.put(network, record, limit))).sum()
     }
 
     /// Takes all of it, in order of networks.
     pub(super) fn take(&mut self) -> Vec<Change> {
-        let changes = std::mem::take(&mut self.changes);
-        self.order.clear();
-        self.bytes = 0;
-        changes.into_iter().map(|(network, place)| (network, place.record)).collect()
+        std::mem::take(self).changes.into_iter().collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -72,25 +58,8 @@ impl Waiting {
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
+}
 
-    fn place(&mut self, network: Network, record: Option<NetworkRecord>, number: i64) {
-        let bytes = PLACE_BYTES + record.as_ref().map_or(0, |record| allocated(record.held_bytes()));
-        self.bytes += bytes;
-        if let Some(old) = self.changes.insert(network, Place { record, number, bytes }) {
-            self.bytes -= old.bytes;
-        }
-        self.order.insert(number, network);
-    }
-
-    fn shrink(&mut self, limit: NonZeroUsize) -> u64 {
-        let mut gone = 0;
-        while self.bytes > limit.get() && self.changes.len() > 1 {
-            let Some((_, network)) = self.order.pop_first() else { break };
-            if let Some(place) = self.changes.remove(&network) {
-                self.bytes -= place.bytes;
-                gone += 1;
-            }
-        }
-        gone
-    }
+fn bytes(record: Option<&NetworkRecord>) -> usize {
+    CHANGE_BYTES + record.map_or(0, |record| allocated(record.held_bytes()))
 }

@@ -1,4 +1,4 @@
-//! Saves changes of networks, of the experiment and of the history of the whole once a second, on a thread of its own.
+//! Saves changes of networks and of the history of the whole once a second, on a thread of its own.
 //!
 //! The engine's thread hands over changed networks and goes on; a network that changes again before it was written is
 //! written once. What waits has a limit. A crash loses what was not flushed: a network that changes all the time is handed
@@ -14,9 +14,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::opening::CACHE_BYTES;
+use super::sled_store::CACHE_BYTES;
 use super::waiting::Waiting;
-use super::{Change, EstimateStore, ExperimentChange, Refused, RefusedLabels, StoreError};
+use super::{Change, EstimateStore, Refused, RefusedLabels, StoreError};
 use crate::totals::TotalsChange;
 
 /// Writes to a store until stopped.
@@ -35,8 +35,6 @@ pub struct StoreMeasures {
     pub failures: Counter,
     /// Changes let go: too many waited, or the store is broken.
     pub dropped: Counter,
-    /// Times the experiment was saved.
-    pub experiments: Counter,
     /// Networks that did not come back at the start, by reason.
     pub refused: Family<RefusedLabels, Counter>,
     /// Time of one write with its flush, in seconds.
@@ -47,11 +45,7 @@ pub struct StoreMeasures {
 #[derive(Debug, Default)]
 struct Pending {
     waiting: Waiting,
-    experiment: Option<ExperimentChange>,
-    writing_experiment: bool,
     totals: TotalsChange,
-    /// The store lacks hosts of the experiment.
-    lacks_hosts: bool,
     /// When the oldest change was handed over that is not on the disk yet, being written ones included.
     oldest: Option<Instant>,
     writing_oldest: Option<Instant>,
@@ -88,25 +82,16 @@ impl StoreWriter {
 
     /// Starts writing to `store`, every `interval` at most.
     pub fn start(store: impl EstimateStore, interval: Duration) -> std::io::Result<Self> {
-        Self::start_within(store, interval, Self::WAITING_BYTES)
+        Self::start_within(store, interval, Self::WAITING_BYTES, None)
     }
 
-    /// The same with a limit in bytes for changes that wait; beyond, the oldest goes, counted, and is saved with its network's next
-    /// change.
+    /// The same with a limit in bytes for changes that wait; one beyond is dropped, counted, and saved with its network's next change.
+    /// A store that has failed already is tried again, also while nothing waits.
     pub fn start_within(
         store: impl EstimateStore,
         interval: Duration,
         limit_bytes: NonZeroUsize,
-    ) -> std::io::Result<Self> {
-        Self::start_after(None, store, interval, limit_bytes)
-    }
-
-    /// The same for a store that has failed already: it is tried again, also while nothing waits.
-    pub(crate) fn start_after(
         failure: Option<StoreError>,
-        store: impl EstimateStore,
-        interval: Duration,
-        limit_bytes: NonZeroUsize,
     ) -> std::io::Result<Self> {
         let measures = StoreMeasures::default();
         measures.failures.inc_by(u64::from(failure.is_some()));
@@ -124,31 +109,13 @@ impl StoreWriter {
         let mut pending = measures.state.lock();
         let broken = pending.is_broken();
         for (network, record) in changes {
-            if broken {
+            if broken || !pending.waiting.put(network, record, self.shared.limit_bytes) {
                 measures.dropped.inc();
-            } else {
-                measures.dropped.inc_by(pending.waiting.put(network, record, self.shared.limit_bytes));
             }
         }
         if !pending.waiting.is_empty() {
             pending.oldest.get_or_insert_with(Instant::now);
         }
-    }
-
-    /// Hands over what changed of the experiment; with what waits of it already, it is written once. Wait until nothing of it
-    /// [waits](Self::experiment_waits), but at the end.
-    pub fn submit_experiment(&self, change: ExperimentChange) {
-        let measures = &self.shared.measures;
-        let mut pending = measures.state.lock();
-        if pending.is_broken() {
-            measures.dropped.inc();
-            return;
-        }
-        pending.experiment = Some(match pending.experiment.take() {
-            Some(waiting) => waiting.followed_by(change),
-            None => change,
-        });
-        pending.oldest.get_or_insert_with(Instant::now);
     }
 
     /// Hands over steps of the history of the whole that changed; with those that wait already, each is written once. At most as
@@ -163,17 +130,6 @@ impl StoreWriter {
     /// Whether steps wait: while writes fail no more should be handed over.
     pub fn totals_wait(&self) -> bool {
         !self.shared.measures.state.lock().totals.is_empty()
-    }
-
-    /// Whether something of the experiment is not on the disk yet.
-    pub fn experiment_waits(&self) -> bool {
-        let pending = self.shared.measures.state.lock();
-        pending.experiment.is_some() || pending.writing_experiment
-    }
-
-    /// Whether the next change of the experiment should hold all hosts, since the store lost some.
-    pub fn lacks_hosts(&self) -> bool {
-        self.shared.measures.state.lock().lacks_hosts
     }
 
     /// Counters and histograms.
@@ -214,7 +170,6 @@ impl Default for StoreMeasures {
             saved: Counter::default(),
             failures: Counter::default(),
             dropped: Counter::default(),
-            experiments: Counter::default(),
             refused: Refused::counts(),
             write_seconds: Histogram::new(SECONDS),
             state: Arc::default(),
@@ -250,11 +205,11 @@ impl Shared {
     fn run(&self, mut store: impl EstimateStore) {
         let mut next_write = Instant::now() + self.interval;
         loop {
-            let (taken, retry, stop) = self.next(next_write);
+            let (changes, totals, retry, stop) = self.next(next_write);
             // From the beginning of one write to that of the next, so that the time of a write does not add to the lag.
             next_write = Instant::now() + self.interval;
-            if !taken.is_empty() || retry {
-                self.write(&mut store, taken);
+            if retry || !changes.is_empty() || !totals.is_empty() {
+                self.write(&mut store, changes, totals);
             }
             if stop {
                 return;
@@ -264,89 +219,42 @@ impl Shared {
 
     /// Waits for the next write's time, or the end, and takes what waits. Gives whether the store is tried again in any case, and whether
     /// this is the end.
-    fn next(&self, until: Instant) -> (Taken, bool, bool) {
+    fn next(&self, until: Instant) -> (Vec<Change>, TotalsChange, bool, bool) {
         let mut pending = self.measures.state.lock();
         while !pending.stop && !self.wake.wait_until(&mut pending, until).timed_out() {}
         pending.writing_oldest = pending.oldest.take();
-        let experiment = pending.experiment.take();
-        pending.writing_experiment = experiment.is_some();
         let retry = pending.last_error.is_some() && !pending.is_broken();
-        let (changes, totals) = (pending.waiting.take(), std::mem::take(&mut pending.totals));
-        (Taken { changes, experiment, totals }, retry, pending.stop)
+        (pending.waiting.take(), std::mem::take(&mut pending.totals), retry, pending.stop)
     }
 
-    fn write(&self, store: &mut impl EstimateStore, taken: Taken) {
+    fn write(&self, store: &mut impl EstimateStore, changes: Vec<Change>, mut totals: TotalsChange) {
         let began = Instant::now();
-        let written = taken.save(store);
-        let Taken { changes, experiment, mut totals } = taken;
+        let written = store.save(&changes).and_then(|()| store.save_totals(&totals)).and_then(|()| store.flush());
         self.measures.write_seconds.observe(began.elapsed().as_secs_f64());
         let mut pending = self.measures.state.lock();
         let oldest = pending.writing_oldest.take();
-        pending.writing_experiment = false;
-        match written {
-            Ok(has_all_hosts) => {
-                self.measures.saved.inc_by(changes.len() as u64);
-                if experiment.is_some() {
-                    self.measures.experiments.inc();
-                    pending.lacks_hosts = !has_all_hosts;
-                }
-                pending.last_error = None;
+        let Err(error) = written else {
+            self.measures.saved.inc_by(changes.len() as u64);
+            if pending.last_error.take().is_some() {
+                tracing::info!("the store is open again, and estimates are saved");
             }
-            Err(error) => {
-                self.measures.failures.inc();
-                let broken = matches!(error, StoreError::Broken { .. });
-                let networks = changes.len();
-                let what = match (networks, &experiment) {
-                    (0, Some(_)) => "experiment",
-                    (0, None) if !totals.is_empty() => "history of the whole",
-                    _ => "estimates",
-                };
-                if broken {
-                    tracing::error!(%error, networks, "{what} not saved");
-                } else if pending.last_error.is_none() {
-                    tracing::error!(%error, networks, "{what} not saved; trying again");
-                }
-                if broken {
-                    let experiments =
-                        usize::from(experiment.is_some()) + usize::from(pending.experiment.take().is_some());
-                    self.measures.dropped.inc_by((networks + pending.waiting.take().len() + experiments) as u64);
-                    pending.totals.clear();
-                } else {
-                    pending.oldest = oldest.or(pending.oldest);
-                    self.measures.dropped.inc_by(pending.waiting.put_back(changes, self.limit_bytes));
-                    pending.experiment = match (experiment, pending.experiment.take()) {
-                        (Some(older), Some(newer)) => Some(older.followed_by(newer)),
-                        (older, newer) => older.or(newer),
-                    };
-                    totals.append(&mut pending.totals);
-                    pending.totals = totals;
-                }
-                pending.last_error = Some(error);
+            return;
+        };
+        self.measures.failures.inc();
+        let networks = changes.len();
+        if matches!(error, StoreError::Broken { .. }) {
+            tracing::error!(%error, networks, "estimates not saved");
+            self.measures.dropped.inc_by((networks + pending.waiting.take().len()) as u64);
+            pending.totals.clear();
+        } else {
+            if pending.last_error.is_none() {
+                tracing::error!(%error, networks, "estimates not saved; trying again");
             }
+            pending.oldest = oldest.or(pending.oldest);
+            self.measures.dropped.inc_by(pending.waiting.put_back(changes, self.limit_bytes));
+            totals.append(&mut pending.totals);
+            pending.totals = totals;
         }
-    }
-}
-
-/// What one write holds.
-struct Taken {
-    changes: Vec<Change>,
-    experiment: Option<ExperimentChange>,
-    totals: TotalsChange,
-}
-
-impl Taken {
-    fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.experiment.is_none() && self.totals.is_empty()
-    }
-
-    /// Saves and flushes. Gives whether the store has all hosts of the experiment.
-    fn save(&self, store: &mut impl EstimateStore) -> Result<bool, StoreError> {
-        store.save(&self.changes)?;
-        let has_all_hosts = self.experiment.as_ref().map_or(Ok(true), |change| store.save_experiment(change))?;
-        if !self.totals.is_empty() {
-            store.save_totals(&self.totals)?;
-        }
-        store.flush()?;
-        Ok(has_all_hosts)
+        pending.last_error = Some(error);
     }
 }

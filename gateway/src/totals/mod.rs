@@ -114,7 +114,7 @@ pub struct Point {
 }
 
 /// A resolution.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, VariantArray)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize, VariantArray)]
 pub enum Step {
     /// Minutes of a day.
     Minute,

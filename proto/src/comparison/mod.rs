@@ -25,26 +25,8 @@ pub use tally::{Difference, NORMAL_95, NORMAL_99, Tally};
 /// The arms, in the order in which they are kept, and their names.
 pub const ARMS: [(Arm, &str); 2] = [(Arm::Advised, "advised"), (Arm::Control, "control")];
 
-/// The format of saved comparisons: another number for other arms, classes, strata or steps of times.
-/// One of another layout cannot be continued.
-pub const LAYOUT: u64 = times::layout(sizes::layout(checksum(FNV_OFFSET, ARMS.len() as u64)));
-
-const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-
-/// Adds a number to a checksum (FNV-1a; Fowler, Noll and Vo).
-const fn checksum(mut sum: u64, number: u64) -> u64 {
-    let bytes = number.to_le_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        sum = (sum ^ bytes[at] as u64).wrapping_mul(0x0100_0000_01b3);
-        at += 1;
-    }
-    sum
-}
-
 /// Both arms, by size.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(try_from = "Saved")]
+#[derive(Clone, Debug)]
 pub struct Comparison {
     strata: Vec<[Cell; ARMS.len()]>,
     /// For medians, by class.
@@ -54,7 +36,7 @@ pub struct Comparison {
 }
 
 /// One stratum and arm.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Cell {
     completion_ms: Tally,
     retransmitted: Tally,
@@ -154,33 +136,6 @@ impl Default for Comparison {
             unmeasured: 0,
             paused: 0,
         }
-    }
-}
-
-/// A comparison as it was saved: it may be another program's, or make no sense.
-#[derive(Deserialize)]
-struct Saved {
-    strata: Vec<[Cell; ARMS.len()]>,
-    times: Vec<[Times; ARMS.len()]>,
-    unmeasured: u64,
-    paused: u64,
-}
-
-/// What was saved is no comparison of this program.
-#[derive(Debug, thiserror::Error)]
-#[error("it has other sizes, or numbers that cannot be")]
-struct NoComparison;
-
-impl TryFrom<Saved> for Comparison {
-    type Error = NoComparison;
-
-    fn try_from(Saved { strata, times, unmeasured, paused }: Saved) -> Result<Self, NoComparison> {
-        let tallies = |cell: &Cell| [cell.completion_ms, cell.retransmitted, cell.end_window];
-        let is_sound = strata.iter().flatten().flat_map(tallies).all(|tally| tally.is_sound());
-        if !is_sound || strata.len() != STRATA || times.len() != CLASSES.len() {
-            return Err(NoComparison);
-        }
-        Ok(Self { strata, times, unmeasured, paused })
     }
 }
 

@@ -3,7 +3,6 @@
 //! A class spans a factor of 3 to 10, in which times differ as much: a difference of its means depends more on the sizes that
 //! each arm happened to get than of advice. Within a stratum, at most a quarter of an octave wide, sizes are alike.
 
-use super::checksum;
 use crate::units::Bytes;
 
 /// Size classes, by the largest size of each in bytes; the last has none. A fifth beyond the round size, so that a file of
@@ -33,19 +32,6 @@ pub(super) const STRATA: usize = {
     }
     all
 };
-
-/// Adds classes and strata to a checksum.
-pub(super) const fn layout(mut sum: u64) -> u64 {
-    let mut class = 0;
-    while class < DIVISIONS.len() {
-        let (low, high, count) = DIVISIONS[class];
-        let largest = if let Some(largest) = CLASSES[class] { largest } else { u64::MAX };
-        sum = checksum(checksum(sum, largest), low.to_bits());
-        sum = checksum(checksum(sum, high.to_bits()), count as u64);
-        class += 1;
-    }
-    sum
-}
 
 /// The class and the stratum of a size.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the strata of a class")]

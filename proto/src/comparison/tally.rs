@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::rounded;
 
 /// Numbers of which only count, mean and spread are kept (Welford's sums, which do not cancel).
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-#[serde(from = "(u64, f64, f64)", into = "(u64, f64, f64)")]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// How many.
     pub count: u64,
@@ -16,11 +15,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Whether it can be: what was saved may be anything.
-    pub(super) fn is_sound(&self) -> bool {
-        self.mean.is_finite() && self.squares.is_finite() && self.squares >= 0.0
-    }
-
     /// Takes one.
     pub fn add(&mut self, value: f64) {
         self.count += 1;
@@ -38,18 +32,6 @@ impl Tally {
     /// Variance of the mean: the sample's variance over its count.
     fn error(&self) -> f64 {
         self.squares / (self.count as f64 - 1.0) / self.count as f64
-    }
-}
-
-impl From<Tally> for (u64, f64, f64) {
-    fn from(Tally { count, mean, squares }: Tally) -> Self {
-        (count, mean, squares)
-    }
-}
-
-impl From<(u64, f64, f64)> for Tally {
-    fn from((count, mean, squares): (u64, f64, f64)) -> Self {
-        Self { count, mean, squares }
     }
 }
 

@@ -1,25 +1,17 @@
 //! Times of one arm, counted in steps for their median.
 
-use serde::{Deserialize, Serialize};
-
-use super::{NORMAL_95, checksum};
+use super::NORMAL_95;
 
 /// Steps of an octave.
 const STEPS: usize = 8;
 /// From 1 µs to 2^36 µs, 19 hours.
 const BINS: usize = 36 * STEPS;
 
-/// Adds the steps to a checksum.
-pub(super) const fn layout(sum: u64) -> u64 {
-    checksum(checksum(sum, STEPS as u64), BINS as u64)
-}
-
 /// How far an end of its interval may lie from a median that is shown.
 const WIDEST: f64 = 0.2;
 
 /// Times in steps of an eighth of an octave.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(try_from = "Vec<(u16, u32)>", into = "Vec<(u16, u32)>")]
+#[derive(Clone, Debug)]
 pub(super) struct Times([u32; BINS]);
 
 impl Default for Times {
@@ -63,29 +55,6 @@ impl Times {
     }
 }
 
-impl From<Times> for Vec<(u16, u32)> {
-    fn from(times: Times) -> Self {
-        (0..).zip(times.0).filter(|(_, count)| *count > 0).collect()
-    }
-}
-
-/// Times that were saved and cannot be.
-#[derive(Debug, thiserror::Error)]
-#[error("step {0} does not exist")]
-pub(super) struct NoStep(u16);
-
-impl TryFrom<Vec<(u16, u32)>> for Times {
-    type Error = NoStep;
-
-    fn try_from(counts: Vec<(u16, u32)>) -> Result<Self, NoStep> {
-        let mut times = Self::default();
-        for (step, count) in counts {
-            *times.0.get_mut(usize::from(step)).ok_or(NoStep(step))? = count;
-        }
-        Ok(times)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,13 +84,5 @@ mod tests {
         assert_eq!([of_two(95).median_us(), of_two(105).median_us()], [None, None]);
         assert!(of_two(60).median_us().is_some());
         assert_eq!(times((1..=20).map(|n| n * 100)).median_us(), None, "spread wide, and few");
-    }
-
-    #[test]
-    fn times_come_back_as_they_were_saved() {
-        let saved: Vec<(u16, u32)> = times([5, 5, 900]).into();
-        assert_eq!(saved.len(), 2);
-        assert_eq!(Vec::from(Times::try_from(saved.clone()).unwrap()), saved);
-        assert!(Times::try_from(vec![(288, 1)]).is_err());
     }
 }

@@ -171,9 +171,6 @@ pub(super) fn gateway() -> Result<()> {
             "cert issue host --dir folder",
             "cert revoke missing.pem --dir folder",
             "cert revoke garbage.pcap --dir missing",
-            "reset-experiment --store missing",
-            "reset-experiment --store file",
-            "reset-experiment --config store.toml",
         ],
     )?;
     for (file, _) in CONFIGURATIONS {

@@ -4,7 +4,6 @@
 //! network namespaces, and all run side by side. What is refused to a confined process is tried in `confine/tests/refused`.
 
 mod agent;
-mod experiment;
 mod faults;
 mod gateway;
 mod names;
@@ -27,7 +26,6 @@ fn main() -> ExitCode {
             faults::CASES,
             partition::CASES,
             share::CASES,
-            experiment::CASES,
             names::CASES,
             off::CASES,
             stranger::CASES,

@@ -15,7 +15,6 @@ use spand_proto::units::{Timestamp, rounded};
 
 pub(super) use self::measures::BenefitMeasures;
 use super::reports::ByHost;
-use crate::store::Experiment;
 
 /// The experiment: the comparison, and since when it counts.
 #[derive(Debug)]
@@ -28,27 +27,12 @@ pub(super) struct Benefit {
 struct State {
     comparison: Comparison,
     since: Timestamp,
-    /// Something was counted since it was copied to be saved.
-    is_changed: bool,
 }
 
 impl Benefit {
     pub(super) fn new(now: Timestamp) -> Self {
-        let state = State { comparison: Comparison::default(), since: now, is_changed: false };
+        let state = State { comparison: Comparison::default(), since: now };
         Self { state: Mutex::new(state), measures: BenefitMeasures::default() }
-    }
-
-    /// Continues an experiment that was saved.
-    pub(super) fn continue_with(&self, experiment: Experiment) {
-        let Experiment { since, comparison, beyond: _ } = experiment;
-        *self.state.lock() = State { comparison, since, is_changed: false };
-    }
-
-    /// A copy to be saved: when it began, the comparison, and whether it changed since the last copy.
-    pub(super) fn to_save(&self) -> (Timestamp, Comparison, bool) {
-        let mut state = self.state.lock();
-        let is_changed = std::mem::take(&mut state.is_changed);
-        (state.since, state.comparison.clone(), is_changed)
     }
 
     pub(super) fn measures(&self) -> &BenefitMeasures {
@@ -57,11 +41,7 @@ impl Benefit {
 
     /// Takes a transfer. Gives where it counts, if it does.
     pub(super) fn take(&self, report: &ConnectionReport) -> Option<Place> {
-        let place = {
-            let mut state = self.state.lock();
-            state.is_changed = true;
-            state.comparison.take(report)?
-        };
+        let place = self.state.lock().comparison.take(report)?;
         self.measures.observe(place, report);
         Some(place)
     }
@@ -72,7 +52,7 @@ impl Benefit {
     }
 
     /// The comparison as it stands, with the hosts behind it.
-    pub(super) fn document(&self, by_host: &ByHost, survives_restart: bool) -> BenefitDocument {
+    pub(super) fn document(&self, by_host: &ByHost) -> BenefitDocument {
         let (since, classes, unmeasured, transfers_paused) = {
             let State { since, comparison, .. } = &*self.state.lock();
             (*since, comparison.classes(), comparison.unmeasured(), comparison.paused())
@@ -87,7 +67,6 @@ impl Benefit {
         };
         BenefitDocument {
             since: rfc3339(since),
-            survives_restart,
             classes: classes.into_iter().zip(by_host.cells).map(with_hosts).collect(),
             hosts: by_host.hosts,
             transfers_beyond_hosts: by_host.beyond,
@@ -110,8 +89,6 @@ impl ArmDocument {
 pub(super) struct BenefitDocument {
     /// RFC 3339.
     since: String,
-    /// Whether a store keeps it.
-    survives_restart: bool,
     classes: Vec<ClassDocument>,
     hosts: usize,
     transfers_beyond_hosts: u64,
@@ -193,7 +170,7 @@ mod tests {
         benefit.take(&ConnectionReport { paused: true, ..report(None, 30_000, 1) });
         benefit.take(&ConnectionReport { duration: None, paused: true, ..at_once });
         benefit.take(&report(Some(Arm::Control), 12_000_001, 90_000));
-        let document = serde_json::to_value(benefit.document(&by_host, false)).unwrap();
+        let document = serde_json::to_value(benefit.document(&by_host)).unwrap();
         assert_eq!(
             (&document["hosts"], &document["transfers_beyond_hosts"], &document["unmeasured"]),
             (&2.into(), &1.into(), &1.into())

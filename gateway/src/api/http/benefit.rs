@@ -11,6 +11,5 @@ use crate::api::Api;
 pub(super) async fn benefit(State(api): State<Api>, uri: Uri) -> Result<SharedJson, Problem> {
     Parameters::parse(&uri, &[])?;
     let also = api.clone();
-    let make = move || also.shared.reports.benefit_document(also.experiment_survives());
-    SharedJson::of(&api.shared.costly.benefit, make).await
+    SharedJson::of(&api.shared.costly.benefit, move || also.shared.reports.benefit_document()).await
 }

@@ -247,7 +247,6 @@ impl Register {
 
     fn store(&mut self, measures: StoreMeasures) {
         self.add("store_networks_saved", "Networks written or removed", measures.saved);
-        self.add("store_experiment_saved", "Times the experiment was saved", measures.experiments);
         self.add("store_write_failures", "Writes that failed and are tried again", measures.failures);
         self.add("store_changes_dropped", "Changes dropped because too many waited", measures.dropped);
         self.add("store_networks_refused", "Stored networks that were not restored", measures.refused);

@@ -3,7 +3,7 @@
 //! A host is a certificate, or where none is asked for the address of its peer (IPv4, or an IPv6 /64). The name that it gives
 //! itself is a label: a host that takes many names, or another's, stays one host.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,6 @@ use spand_proto::start::RefusalReason;
 use spand_proto::units::Timestamp;
 
 use crate::publisher::Client;
-use crate::store::{ExperimentChange, NewestBatch, ReportingHost};
 
 /// Hosts report at least every ten seconds where there is something new; what was not reported again for so long is over.
 const UNSEEN_SPAN: Duration = Duration::from_secs(60);
@@ -38,8 +37,6 @@ pub(super) struct Hosts {
     limit: NonZeroUsize,
     /// Compared transfers of hosts that were forgotten.
     beyond: u64,
-    /// Hosts that were forgotten after they had been saved: no more than the store has.
-    gone: BTreeSet<Client>,
 }
 
 #[derive(Debug)]
@@ -50,10 +47,17 @@ struct Host {
     /// The one heard last at the end.
     agents: Vec<NewestBatch>,
     compared: Counts,
-    /// Batches or compared transfers came since it was handed over to be saved.
-    is_changed: bool,
-    /// It was handed over once.
-    is_saved: bool,
+}
+
+/// The newest batch that was taken of an agent.
+#[derive(Clone, Copy, Debug)]
+struct NewestBatch {
+    /// Checksum of the name that the agent gives itself.
+    name: u32,
+    /// When it started, by its host's clock: only to distinguish agents.
+    started: Timestamp,
+    /// The batch's number.
+    batch: u64,
 }
 
 /// What is known of one name of a host; nothing where it did not say.
@@ -120,54 +124,8 @@ impl Hosts {
         treed::<Client, Host>(hosts) + hosts.saturating_mul(each)
     }
 
-    /// Bytes taken by what is saved of N hosts.
-    pub(in crate::api) const fn saved_bytes(hosts: usize) -> usize {
-        let forgotten = treed::<Client, ()>(hosts);
-        forgotten.saturating_add(ExperimentChange::most_bytes(hosts, AGENTS))
-    }
-
     pub(super) fn new(limit: NonZeroUsize) -> Self {
-        Self { known: BTreeMap::new(), limit, beyond: 0, gone: BTreeSet::new() }
-    }
-
-    /// Takes back hosts that were saved. Without room those go that would go first; their transfers count as those of hosts
-    /// that were forgotten, as `beyond` do.
-    pub(super) fn restore(
-        &mut self,
-        hosts: Vec<(Client, ReportingHost)>,
-        beyond: u64,
-        (now, wall): (Instant, Timestamp),
-    ) {
-        let mut hosts: Vec<_> =
-            hosts.into_iter().map(|(client, saved)| (client, Host::restored(saved, (now, wall)))).collect();
-        hosts.sort_by_key(|(_, host)| std::cmp::Reverse((host.worth(now), host.heard)));
-        let room = self.limit.get().saturating_sub(self.known.len()).min(hosts.len());
-        let forgotten = hosts.split_off(room);
-        self.beyond = self.beyond.saturating_add(beyond);
-        for (client, host) in forgotten {
-            self.beyond = self.beyond.saturating_add(host.transfers());
-            self.gone.insert(client);
-        }
-        self.known.extend(hosts);
-    }
-
-    /// What changed of hosts since the last call, to be saved: all of them, where that is asked for. Gives how many compared
-    /// transfers of hosts were forgotten, too.
-    pub(super) fn changes(
-        &mut self,
-        all: bool,
-        (now, wall): (Instant, Timestamp),
-    ) -> (BTreeMap<Client, Option<ReportingHost>>, u64) {
-        let mut changes: BTreeMap<_, _> = std::mem::take(&mut self.gone).into_iter().map(|gone| (gone, None)).collect();
-        for (client, host) in &mut self.known {
-            if host.is_changed || all && host.is_saved {
-                (host.is_changed, host.is_saved) = (false, true);
-                let heard = wall.before(now.saturating_duration_since(host.heard).into());
-                let (agents, compared) = (host.agents.clone(), host.compared);
-                changes.insert(client.clone(), Some(ReportingHost { heard, agents, compared }));
-            }
-        }
-        (changes, self.beyond)
+        Self { known: BTreeMap::new(), limit, beyond: 0 }
     }
 
     /// Takes a batch of a host.
@@ -213,7 +171,6 @@ impl Hosts {
         for place in places {
             if let Some(count) = host.compared.get_mut(place.class).and_then(|arms| arms.get_mut(place.arm)) {
                 *count = count.saturating_add(1);
-                host.is_changed = true;
             }
         }
     }
@@ -248,9 +205,6 @@ impl Hosts {
         let Some(least) = least.map(|(client, _)| client.clone()) else { return 0 };
         if let Some(gone) = self.known.remove(&least) {
             self.beyond = self.beyond.saturating_add(gone.transfers());
-            if gone.is_saved {
-                self.gone.insert(least);
-            }
         }
         1
     }
@@ -258,23 +212,7 @@ impl Hosts {
 
 impl Host {
     fn new(now: Instant) -> Self {
-        Self {
-            heard: now,
-            names: Vec::new(),
-            agents: Vec::new(),
-            compared: Counts::default(),
-            is_changed: false,
-            is_saved: false,
-        }
-    }
-
-    /// One that was saved; its reports by name are not.
-    fn restored(saved: ReportingHost, (now, wall): (Instant, Timestamp)) -> Self {
-        let ReportingHost { heard, mut agents, compared } = saved;
-        // One that is not of this gateway may have more.
-        agents.drain(..agents.len().saturating_sub(AGENTS));
-        let heard = now.checked_sub(wall.since(heard).into()).unwrap_or(now);
-        Self { agents, compared, is_saved: true, ..Self::new(heard) }
+        Self { heard: now, names: Vec::new(), agents: Vec::new(), compared: Counts::default() }
     }
 
     /// The priority of keeping it: none if it was silent for a day.
@@ -300,7 +238,6 @@ impl Host {
             self.agents.remove(agent);
         }
         self.agents.push(NewestBatch { name, started, batch });
-        self.is_changed = true;
         true
     }
 
@@ -493,91 +430,5 @@ mod tests {
         assert!(send(&mut all, &client, &restarted, now));
         assert!(send(&mut all, &client, &report("web-2", 5), now), "another behind the same address");
         assert!(!send(&mut all, &client, &report("web-1", 4), now));
-    }
-
-    /// What a store would hold after changes.
-    fn saved(store: &mut BTreeMap<Client, ReportingHost>, changes: BTreeMap<Client, Option<ReportingHost>>) {
-        for (client, host) in changes {
-            match host {
-                Some(host) => drop(store.insert(client, host)),
-                None => assert!(store.remove(&client).is_some(), "{client:?} is removed and was not there"),
-            }
-        }
-    }
-
-    #[test]
-    fn what_changed_is_saved_once_and_a_restart_knows_every_batch() {
-        let (now, wall) = (Instant::now(), Timestamp(1_800_000_000_000_000_000));
-        let later = |s| (now + Duration::from_secs(s), wall.after(Micros::from_secs(s)));
-        let mut all = hosts(3);
-        let mut store = BTreeMap::new();
-        for name in ["a", "b", "c"] {
-            assert!(send(&mut all, &certificate(name), &report(name, 5), now));
-        }
-        saved(&mut store, all.changes(false, later(0)).0);
-        assert_eq!(store.len(), 3);
-        assert!(all.changes(false, later(1)).0.is_empty(), "nothing changed");
-        assert!(send(&mut all, &certificate("b"), &report("b", 6), later(1).0));
-        assert!(!send(&mut all, &certificate("c"), &report("c", 5), later(1).0));
-        let changes = all.changes(false, later(2)).0;
-        assert_eq!(changes.keys().collect::<Vec<_>>(), [&certificate("b")], "a batch that was known is no change");
-        saved(&mut store, changes);
-        assert_eq!(all.changes(true, later(2)).0.len(), 3, "asked for, all are there");
-
-        // A fourth has the place of one that was saved, a fifth that of the fourth, which was not.
-        assert!(send(&mut all, &certificate("d"), &report("d", 1), later(3).0));
-        assert!(send(&mut all, &certificate("e"), &report("e", 1), later(4).0));
-        let (changes, beyond) = all.changes(false, later(5));
-        assert_eq!(beyond, all.by_host().beyond);
-        saved(&mut store, changes);
-        assert_eq!(store.keys().collect::<Vec<_>>(), all.known.keys().collect::<Vec<_>>());
-
-        // After a restart, an hour later, on another monotonic clock.
-        let (after, hour) = (now + Duration::from_secs(10), wall.after(Micros::from_secs(3_600)));
-        let mut again = hosts(3);
-        again.restore(store.clone().into_iter().collect(), beyond, (after, hour));
-        let (one, other) = (again.by_host(), all.by_host());
-        assert_eq!((one.hosts, one.cells, one.beyond), (other.hosts, other.cells, other.beyond));
-        assert!(again.changes(false, (after, hour)).0.is_empty(), "what was restored is saved already");
-        assert_eq!(again.changes(true, (after, hour)).0.len(), 3, "and is there where all are asked for");
-        assert!(store.contains_key(&certificate("b")));
-        assert!(!send(&mut again, &certificate("b"), &report("b", 6), after), "not counted twice");
-        assert!(send(&mut again, &certificate("b"), &report("b", 7), after));
-        let heard = again.changes(true, (after, hour)).0[&certificate("e")].clone().unwrap().heard;
-        assert_eq!(heard.since(wall), Micros::from_secs(4), "silence goes on over a restart");
-    }
-
-    #[test]
-    fn a_restart_with_less_room_keeps_those_that_reported_most() {
-        let (now, wall) = (Instant::now(), Timestamp(1_800_000_000_000_000_000));
-        let mut all = hosts(100);
-        for n in 0..40 {
-            for batch in 0..1 << (n / 10) {
-                assert!(send(&mut all, &certificate(&format!("{n:02}")), &report("web", batch + 1), now));
-            }
-        }
-        let (changes, beyond) = all.changes(false, (now, wall));
-        let saved = changes.into_iter().map(|(client, host)| (client, host.unwrap())).collect();
-        let mut again = hosts(10);
-        again.restore(saved, beyond, (now, wall));
-        assert!((30..40).all(|n| again.known.contains_key(&certificate(&format!("{n}")))));
-        let transfers: u64 = all.known.values().map(Host::transfers).sum();
-        let kept: u64 = again.known.values().map(Host::transfers).sum();
-        assert_eq!((again.by_host().beyond, again.known.len()), (transfers - kept, 10));
-        let gone = again.changes(false, (now, wall)).0;
-        assert_eq!((gone.len(), gone.values().flatten().count()), (30, 0), "the others leave the store");
-    }
-
-    #[test]
-    fn agents_of_a_saved_host_are_bounded() {
-        let (now, wall) = (Instant::now(), Timestamp(1));
-        let agents =
-            (0..AGENTS as u64 + 10).map(|n| NewestBatch { name: 1, started: Timestamp(n), batch: 1 }).collect();
-        // From the future, as where the clock was set back since.
-        let saved = ReportingHost { heard: Timestamp(u64::MAX), agents, compared: Counts::default() };
-        let mut all = hosts(1);
-        all.restore(vec![(certificate("a"), saved)], 0, (now, wall));
-        let host = &all.known[&certificate("a")];
-        assert_eq!((host.agents.len(), host.agents[0].started, host.heard), (AGENTS, Timestamp(10), now));
     }
 }

@@ -24,7 +24,6 @@ pub(super) use self::hosts::{ByHost, HostTally, NameHeard};
 use self::hosts::{Hosts, Taken};
 use super::benefit::{Benefit, BenefitDocument, BenefitMeasures};
 use crate::publisher::{Client, FirstFlight, Published, Transfer};
-use crate::store::{Experiment, ExperimentChange, SavedExperiment};
 
 /// First flights of transfers that ended longer ago say nothing of the advice that is in force.
 const RETREAT_SPAN: Micros = Micros::from_secs(60);
@@ -72,11 +71,6 @@ impl Reports {
         Hosts::bytes(hosts)
     }
 
-    /// Bytes taken by what is saved of N hosts.
-    pub(super) const fn saved_bytes(hosts: usize) -> usize {
-        Hosts::saved_bytes(hosts)
-    }
-
     pub(super) fn new(limit: NonZeroUsize, now: Timestamp) -> Self {
         Self { hosts: Mutex::new(Hosts::new(limit)), benefit: Benefit::new(now), measures: ReportMeasures::default() }
     }
@@ -89,33 +83,15 @@ impl Reports {
         self.benefit.measures()
     }
 
-    /// What the reports say of advice, and whether a store keeps that.
-    pub(super) fn benefit_document(&self, survives_restart: bool) -> BenefitDocument {
+    /// What the reports say of advice.
+    pub(super) fn benefit_document(&self) -> BenefitDocument {
         let by_host = self.hosts.lock().by_host();
-        self.benefit.document(&by_host, survives_restart)
+        self.benefit.document(&by_host)
     }
 
     /// Completion time of advised transfers less that of the control group, by class.
     pub(super) fn completion_differences(&self) -> Vec<Option<Difference>> {
         self.benefit.completion_differences()
-    }
-
-    /// Continues an experiment that was saved.
-    pub(super) fn continue_experiment(&self, saved: SavedExperiment, now: Timestamp) {
-        let beyond = saved.experiment.beyond;
-        self.benefit.continue_with(saved.experiment);
-        self.hosts.lock().restore(saved.hosts, beyond, (Instant::now(), now));
-    }
-
-    /// What changed of the experiment since the last call, to be saved; with all hosts, where that is asked for. None where nothing
-    /// did.
-    pub(super) fn experiment_change(&self, all_hosts: bool, now: Timestamp) -> Option<ExperimentChange> {
-        // A batch is entered at its host before its transfers are counted. So the comparison is copied first: every batch in it
-        // is among those of the hosts.
-        let (since, comparison, is_changed) = self.benefit.to_save();
-        let (hosts, beyond) = self.hosts.lock().changes(all_hosts, (Instant::now(), now));
-        let experiment = Experiment { since, comparison, beyond };
-        (is_changed || !hosts.is_empty()).then_some(ExperimentChange { experiment, hosts, all_hosts })
     }
 
     /// What a host reported under a name.

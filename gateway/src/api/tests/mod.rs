@@ -1,10 +1,10 @@
 //! The API over real sockets: what it answers, and that nothing a client sends harms it.
 
-mod experiment;
 mod floods;
 mod grpc;
 mod http;
 mod insight;
+mod openings;
 mod share;
 mod totals;
 

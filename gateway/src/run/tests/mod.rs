@@ -308,7 +308,6 @@ fn what_there_is_no_room_for_is_counted_as_that() {
     let engine = Engine::new(EngineConfig { limits, ..EngineConfig::default() });
     let restored = restore(&config, vec![engine], &whole(), &published).unwrap();
     assert_eq!(restored.engines[0].networks().len(), 2);
-    assert!(restored.experiment.is_none());
     let writer = restored.store.and_then(Arc::into_inner).unwrap();
     let counts = |reason: &Refused| writer.measures().refused.get_or_create(&reason.labels()).get();
     let counts: Vec<_> =

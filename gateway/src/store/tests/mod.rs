@@ -1,17 +1,19 @@
 //! The store against a map, and against everything a disk can do to it.
 
-mod experiment;
+mod entries;
 mod totals;
 mod writer;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
+use nix::errno::Errno;
 use proptest::prelude::*;
 use spand_core::window::bucket::Bucket;
 use spand_proto::units::Micros;
 
+use super::sled_store::{FORMAT, Key, encoded, is_disk, is_environment, open_released};
 use super::*;
 
 fn network(n: u8) -> Network {
@@ -66,17 +68,9 @@ fn what_was_saved_is_there_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(&dir);
     let opened = open(&path);
-    assert_eq!(opened.records.len(), 20);
-    assert!(opened.records.is_sorted_by_key(|(network, _)| *network));
-    assert_eq!((opened.unreadable, opened.set_aside), (0, None));
-}
-
-#[test]
-fn a_store_whose_version_is_not_on_the_disk_is_not_made() {
-    let dir = tempfile::tempdir().unwrap();
-    let directory = directory::Directory::lock(&dir.path().join("estimates")).unwrap();
-    let made = spand_needs::without_sync(|| directory.make());
-    assert!(made.is_err(), "a power cut would take its version away, and the next start would set it aside");
+    let contents = opened.contents;
+    assert!(contents.records.is_sorted_by_key(|(network, _)| *network));
+    assert_eq!((contents.records.len(), contents.deleted), (20, None));
 }
 
 #[test]
@@ -87,8 +81,8 @@ fn a_store_in_use_is_an_error_and_no_damage() {
     let error = SledStore::open(&path).unwrap_err();
     assert!(matches!(error, OpenError::InUse(_)), "{error}");
     drop(first);
-    assert_eq!(open(&path).records.len(), 20);
-    assert_eq!(names(&dir), ["estimates", "estimates.lock"]);
+    assert_eq!(open(&path).contents.records.len(), 20);
+    assert_eq!(names(&dir), ["estimates"]);
 }
 
 #[test]
@@ -101,90 +95,62 @@ fn a_directory_of_something_else_is_left_alone() {
     assert_eq!(fs::read(&file).unwrap(), b"three years of work");
 }
 
+/// The database of a closed store.
+fn database(path: &Path) -> sled::Db {
+    open_released(&sled::Config::new().path(path.join("sled"))).unwrap()
+}
+
 #[test]
-fn a_store_of_another_version_is_set_aside_whole() {
-    for (version, kind) in [(7, "newer"), (2, "older"), (0, "older")] {
+fn a_store_that_cannot_be_read_is_deleted_with_one_sentence() {
+    let [mark, other] = [Key::Mark, Key::Network(network(1))].map(|key| encoded(&key).unwrap());
+    let format = |format: u8| encoded(&(format, 7u64)).unwrap();
+    for (why, key, value) in [
+        ("another version of the gateway wrote it", &mark, None),
+        ("it has format 8, and this gateway reads format 7", &mark, Some(format(8))),
+        ("it has format 6", &mark, Some(format(6))),
+        ("it has a malformed entry", &vec![4, 203, 0, 113, 0, 24], Some(Vec::new())),
+        ("it has a malformed entry", &other, Some(vec![1])),
+    ] {
         let dir = tempfile::tempdir().unwrap();
         let path = written(&dir);
-        let sound = fs::read(path.join("VERSION")).unwrap();
-        fs::write(path.join("VERSION"), format!("spand store {version}\n")).unwrap();
-        let opened = open(&path);
-        assert!(opened.records.is_empty());
-        let aside = opened.set_aside.unwrap();
-        assert_eq!(aside.damage, Damage::Version(version));
-        assert!(aside.to.to_string_lossy().contains(&format!("estimates.{kind}-")));
-        let line = aside.to_string();
-        assert!(line.contains(&format!("has version {version}, and this gateway reads version 3")), "{line}");
-        assert!(line.contains("starts cold") && !line.contains('\n'), "{line}");
-        // The gateway that wrote it finds it as it was.
-        fs::write(aside.to.join("VERSION"), sound).unwrap();
-        assert_eq!(open(&aside.to).records.len(), 20);
+        match value {
+            Some(value) => drop(database(&path).insert(key, value).unwrap()),
+            None => drop(database(&path).remove(key).unwrap()),
+        }
+        let mut opened = open(&path);
+        let sentence = opened.contents.deleted.unwrap();
+        let directory = path.display().to_string();
+        assert!(sentence.contains(why) && sentence.contains(&directory) && !sentence.contains('\n'), "{sentence}");
+        assert!(opened.contents.records.is_empty());
+        opened.store.save(&[(network(1), Some(record(1)))]).unwrap();
+        drop(opened.store);
+        let again = open(&path).contents;
+        assert_eq!((again.records, again.deleted), (vec![(network(1), record(1))], None));
+        assert_eq!(names(&dir), ["estimates"], "nothing is set aside");
     }
 }
 
+/// What waits is saved once there is room, without another start.
 #[test]
-fn a_store_that_lost_its_version_is_set_aside() {
-    for words in [None, Some("spand store -1\n"), Some("spand store"), Some("\u{fffd}")] {
-        let dir = tempfile::tempdir().unwrap();
-        let path = written(&dir);
-        let version = path.join("VERSION");
-        words.map_or_else(|| fs::remove_file(&version), |words| fs::write(&version, words)).unwrap();
-        let opened = open(&path);
-        assert_eq!(opened.set_aside.unwrap().damage, Damage::NoVersion);
-        assert!(opened.records.is_empty());
-    }
-}
-
-#[test]
-fn of_what_is_set_aside_the_newest_three_are_kept() {
+fn a_store_that_was_closed_is_opened_by_the_next_write() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(&dir);
-    let beside = |suffix: &str| dir.path().join(format!("estimates.{suffix}"));
-    for second in [5, 400, 77] {
-        fs::create_dir_all(beside(&format!("damaged-{second}")).join("sled")).unwrap();
-        fs::create_dir(beside(&format!("newer-{second}"))).unwrap();
-    }
-    // What is not a store set aside stays: another store's, a file, a name that is no second.
-    fs::create_dir(dir.path().join("other.damaged-1")).unwrap();
-    fs::create_dir(beside("damaged-for-a-look")).unwrap();
-    fs::write(beside("damaged-2"), "a file").unwrap();
-    std::os::unix::fs::symlink("/", beside("damaged-3")).unwrap();
-    let mut expected = BTreeSet::from(["damaged-2", "damaged-3", "damaged-77", "damaged-400", "damaged-for-a-look"]);
-    expected.extend(["newer-5", "newer-77", "newer-400", "lock"]);
-
-    fs::remove_file(path.join("VERSION")).unwrap();
-    let aside = open(&path).set_aside.unwrap().to;
-    let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let names: BTreeSet<_> = names.collect();
-    let newest = aside.file_name().unwrap().to_str().unwrap().strip_prefix("estimates.").unwrap();
-    expected.insert(newest);
-    let found: BTreeSet<_> = names.iter().filter_map(|name| name.strip_prefix("estimates.")).collect();
-    assert_eq!(found, expected);
-    assert!(names.contains("other.damaged-1"));
+    let holder = open(&path);
+    let mut late = SledStore::closed(path.clone());
+    let error = late.save(&[(network(1), None)]).unwrap_err();
+    assert!(matches!(error, StoreError::Database { action: "open", .. }), "{error}");
+    drop(holder);
+    late.save(&[(network(1), None), (network(40), Some(record(40)))]).unwrap();
+    late.close();
+    fs::write(path.join("sled/db"), "torn").unwrap();
+    late.save(&[(network(50), Some(record(50)))]).unwrap();
+    drop(late);
+    let contents = open(&path).contents;
+    assert_eq!((contents.records, contents.deleted), (vec![(network(50), record(50))], None));
 }
 
 #[test]
-fn of_many_set_aside_within_a_second_the_newest_is_kept() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = written(&dir);
-    for _ in 0..6 {
-        fs::remove_file(path.join("VERSION")).unwrap();
-        let aside = open(&path).set_aside.unwrap().to;
-        assert!(aside.join("sled").is_dir(), "{}", aside.display());
-    }
-}
-
-#[test]
-fn a_half_made_store_is_finished() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("estimates");
-    fs::create_dir(&path).unwrap();
-    fs::write(path.join("VERSION.new"), "spand sto").unwrap();
-    assert_eq!(open(&path).set_aside, None);
-}
-
-#[test]
-fn a_store_that_does_not_keep_what_is_written_to_it_is_set_aside() {
+fn a_store_that_does_not_keep_what_is_written_to_it_is_deleted() {
     let mut forgetful = 0;
     for at in (0..60).step_by(6) {
         let dir = tempfile::tempdir().unwrap();
@@ -196,10 +162,10 @@ fn a_store_that_does_not_keep_what_is_written_to_it_is_set_aside() {
         bytes[at..at + 6].iter_mut().for_each(|byte| *byte ^= 0xd5);
         fs::write(&log, bytes).unwrap();
         let mut opened = open(&path);
-        forgetful += usize::from(opened.set_aside.is_some_and(|aside| aside.to_string().contains("does not keep")));
+        forgetful += usize::from(opened.contents.deleted.is_some_and(|why| why.contains("does not keep")));
         opened.store.save(&[(network(1), Some(record(1)))]).unwrap();
         drop(opened.store);
-        assert_eq!(open(&path).records, [(network(1), record(1))], "damaged at {at}");
+        assert_eq!(open(&path).contents.records, [(network(1), record(1))], "damaged at {at}");
     }
     assert!(forgetful > 0, "this database finds all damage by itself");
 }
@@ -209,8 +175,36 @@ fn a_snapshot_that_a_crash_left_half_written_is_no_damage() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(&dir);
     fs::write(path.join("sled/snap.00000000000F0000.generating"), [1; 40]).unwrap();
-    let opened = open(&path);
-    assert_eq!((opened.records.len(), opened.set_aside), (20, None));
+    let contents = open(&path).contents;
+    assert_eq!((contents.records.len(), contents.deleted), (20, None));
+}
+
+#[test]
+fn an_error_of_the_system_is_no_damage() {
+    for (errno, of_disk) in [
+        (Errno::ENOSPC, true),
+        (Errno::EDQUOT, true),
+        (Errno::EROFS, true),
+        (Errno::EIO, true),
+        (Errno::EACCES, false),
+        (Errno::EMFILE, false),
+        (Errno::ENFILE, false),
+        (Errno::EAGAIN, false),
+        (Errno::ENOMEM, false),
+    ] {
+        let error = io::Error::from(errno);
+        // sled hands on copies, which have lost the number.
+        let copy = io::Error::new(error.kind(), error.to_string());
+        assert!(is_environment(&error) && is_environment(&copy), "{errno}");
+        assert_eq!((is_disk(&error), is_disk(&copy)), (of_disk, of_disk), "{errno}");
+    }
+    for errno in [Errno::EINVAL, Errno::ENOENT, Errno::ENOTDIR, Errno::EISDIR] {
+        assert!(!is_environment(&errno.into()), "{errno}");
+    }
+    for kind in [io::ErrorKind::UnexpectedEof, io::ErrorKind::InvalidData] {
+        assert!(!is_environment(&kind.into()), "{kind}");
+    }
+    assert!(!is_environment(&io::Error::other("encountered torn segment")));
 }
 
 /// What the disk did to one of the store's files.
@@ -261,18 +255,18 @@ proptest! {
         files.retain(|path| path.is_file());
         files.sort();
         harm.strike(&files[which % files.len()]);
-        let Opened { mut store, records, set_aside, .. } = open(&path);
+        let Opened { mut store, contents: Contents { records, deleted, .. } } = open(&path);
         for (network, found) in &records {
             let n = u8::try_from(found.buckets[0].losses).unwrap();
             prop_assert_eq!((network, found), (&self::network(n), &record(n)));
         }
-        prop_assert!(set_aside.is_none() || records.is_empty());
+        prop_assert!(deleted.is_none() || records.is_empty());
         store.save(&[(network(99), Some(record(9)))]).unwrap();
         store.flush().unwrap();
         drop(store);
-        let again = open(&path);
+        let again = open(&path).contents;
         prop_assert!(again.records.iter().any(|(network, _)| *network == self::network(99)));
-        prop_assert_eq!(again.set_aside, None);
+        prop_assert_eq!(again.deleted, None);
     }
 
     #[test]
@@ -284,7 +278,7 @@ proptest! {
         let mut twin = BTreeMap::new();
         for round in rounds {
             let mut opened = open(&path);
-            prop_assert_eq!(&opened.records.into_iter().collect::<BTreeMap<_, _>>(), &twin);
+            prop_assert_eq!(&opened.contents.records.into_iter().collect::<BTreeMap<_, _>>(), &twin);
             let changes: Vec<_> =
                 round.into_iter().map(|(n, byte)| (network(n), byte.map(record))).collect();
             opened.store.save(&changes).unwrap();

@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     println!("largest hand-over {:.2} ms", worst_submit.as_secs_f64() * 1e3);
     println!("on disk {:.1} MiB", size(&path)? as f64 / f64::from(1 << 20));
     let opening = Instant::now();
-    let records = SledStore::open(&path)?.records.len();
+    let records = SledStore::open(&path)?.contents.records.len();
     println!("opened with {records} networks in {:.2} s", opening.elapsed().as_secs_f64());
     let met = worst_lag.as_secs_f64() <= arguments.target;
     println!("target: never more than {} s behind: {}", arguments.target, if met { "met" } else { "MISSED" });
