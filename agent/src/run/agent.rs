@@ -89,7 +89,7 @@ impl<A: Applier> Agent<A> {
         applier: A,
     ) -> Self {
         let longest = Micros::from_secs(config.policy.lifetime_s.get());
-        let gateway = GatewayWatch::new(dialer.places(), clock.now());
+        let gateway = GatewayWatch::new(dialer.urls(), clock.now());
         Self {
             config: config.clone(),
             policy: config.policy(),
@@ -132,9 +132,9 @@ impl<A: Applier> Agent<A> {
 
     pub(super) fn on_signal(&mut self, signal: subscriber::Signal) {
         match signal {
-            subscriber::Signal::Connected(place) => {
+            subscriber::Signal::Connected(url) => {
                 self.holdings.on_new_stream();
-                self.gateway.on_connected(place, self.clock.now());
+                self.gateway.on_connected(url, self.clock.now());
             }
             subscriber::Signal::Event(event, arrived) => self.on_event(&event, arrived),
             subscriber::Signal::Gap => self.gateway.on_gap(),
