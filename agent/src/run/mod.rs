@@ -19,7 +19,6 @@ use tracing::{error, info, warn};
 
 mod addresses;
 mod agent;
-mod changes;
 mod explain;
 mod gateway;
 mod in_force;
