@@ -35,16 +35,6 @@ pub(crate) struct Format {
     pub(crate) json: bool,
 }
 
-/// Where the numbers go.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Metrics {
-    /// Replace this file at once, for a collector that reads files; standard output unless given
-    #[arg(long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) at: Socket,
-}
-
 /// A question for the gateway.
 #[derive(Args, Debug)]
 pub(crate) struct Query {

@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use spand_proto::operator::{Failure, USAGE, or_default};
 
 use crate::apply::route::guard;
-use crate::args::{Explain, Format, Metrics, Pause, Query, Running, Socket, Undo};
+use crate::args::{Explain, Format, Pause, Query, Running, Socket, Undo};
 use crate::config::{Config, DEFAULT_PATH, Place};
 use crate::{commands, doctor};
 
@@ -44,7 +44,7 @@ enum Command {
     /// Print the state of the running agent
     Status(Running),
     /// Print the running agent's numbers for Prometheus
-    Metrics(Metrics),
+    Metrics(Socket),
     /// Show what the running agent decides for a destination, step by step
     Explain(Explain),
     /// Show what the agent has changed on this host and how to undo it, or undo it
@@ -102,7 +102,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::CheckConfig { file } => commands::check_config(file.as_deref().unwrap_or(&path)),
         Command::Query(query) => commands::query(lenient(&path)?, &query),
         Command::Status(Running { at, format }) => commands::status(&place(&path, &at).socket, format),
-        Command::Metrics(Metrics { output, at }) => commands::metrics(&place(&path, &at).socket, output.as_deref()),
+        Command::Metrics(at) => commands::metrics(&place(&path, &at).socket),
         Command::Explain(question) => commands::explain(&place(&path, &question.at).socket, &question),
         Command::Undo(how) => commands::undo(&place(&path, &how.at), &how),
         Command::Pause(pause) => commands::pause(&place(&path, &pause.at).socket, &pause),

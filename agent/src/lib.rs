@@ -25,3 +25,4 @@ mod run;
 pub mod subscriber;
 
 pub use clock::Clock;
+pub use commands::metrics::exposition;

@@ -2,20 +2,18 @@
 //! manifests give the capabilities of the units, no more and no fewer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use serde::Deserialize;
 use serde_json::Value;
-use spand_agent::control::Reply;
+use spand_agent::exposition;
 use spand_needs::{Need, lacks, needs};
+use spand_proto::operator::Exposition;
 use spand_tests::dashboard::stage::Stage;
 use spand_tests::patience::PATIENCE;
 
@@ -168,26 +166,14 @@ fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
-/// The metrics of a gateway, by HTTP, and of an agent, by `spand-agent metrics --output`, as files of `folder`.
+/// The metrics of a gateway and of an agent as files of `folder`.
 fn expose(folder: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let [gateway, agent] = ["gateway.prom", "agent.prom"].map(|name| folder.join(name));
     let stage = Stage::start(&[], 30, SocketAddr::from(([127, 0, 0, 1], 0)))?;
     fs::write(&gateway, get(stage.address(), "/metrics")?)?;
 
     let status = serde_json::from_str(include_str!("../fixtures/agent-status.json"))?;
-    let reply = serde_json::to_string(&Reply::Status(Box::new(status)))?;
-    let elsewhere = tempfile::tempdir()?;
-    let socket = elsewhere.path().join("socket");
-    let listener = UnixListener::bind(&socket)?;
-    let answering = std::thread::spawn(move || {
-        let mut asking = BufReader::new(listener.accept()?.0);
-        asking.read_line(&mut String::new())?;
-        writeln!(asking.get_mut(), "{reply}")
-    });
-    let line = [OsStr::new("spand-agent"), "metrics".as_ref(), "--output".as_ref(), agent.as_ref()];
-    let line = line.into_iter().chain(["--socket".as_ref(), socket.as_os_str()]);
-    spand_agent::cli::run(spand_agent::cli::Cli::try_parse_from(line)?)?;
-    answering.join().expect("no panic")?;
+    fs::write(&agent, exposition(&status, Exposition::Text)?)?;
     Ok([gateway, agent])
 }
 

@@ -1,9 +1,6 @@
-//! `metrics`: the running agent's numbers for Prometheus.
-//!
-//! A command instead of a port: a host that takes advice should not have to open a port.
+//! `metrics`: the running agent's numbers for Prometheus, also of `metrics.listen`.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -23,7 +20,7 @@ use crate::control::{DirectionSeen, Reply, Request, SeenState, Status, ask};
 /// Labels of one number.
 type Labels = Vec<(&'static str, String)>;
 
-pub(crate) fn metrics(socket: &Path, output: Option<&Path>) -> Result<(), Failure> {
+pub(crate) fn metrics(socket: &Path) -> Result<(), Failure> {
     let status = match ask(socket, &Request::Status)? {
         Reply::Status(status) => status,
         Reply::Error(error) => return Err(Failure::Environment(error)),
@@ -31,24 +28,11 @@ pub(crate) fn metrics(socket: &Path, output: Option<&Path>) -> Result<(), Failur
             return Err(Failure::Environment("the agent answered another question".to_owned()));
         }
     };
-    let text = exposition(&status, Exposition::Text).map_err(Failure::environment)?;
-    output.map_or_else(|| print(&text), |file| replace(file, &text))
-}
-
-/// Replaces a file atomically: readers never see part of it.
-fn replace(file: &Path, text: &str) -> Result<(), Failure> {
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    let new: PathBuf = file.with_file_name(name);
-    fs::write(&new, text).and_then(|()| fs::rename(&new, file)).map_err(|error| {
-        // What is left of it is of no use.
-        _ = fs::remove_file(&new);
-        Failure::Environment(format!("cannot write {}: {error}", file.display()))
-    })
+    print(&exposition(&status, Exposition::Text).map_err(Failure::environment)?)
 }
 
 /// The numbers of a status.
-pub(crate) fn exposition(status: &Status, format: Exposition) -> Result<String, std::fmt::Error> {
+pub fn exposition(status: &Status, format: Exposition) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::with_prefix("spand_agent");
     let about = vec![
         ("version", status.version.clone()),
@@ -262,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_exposed_once_with_their_units_and_a_file_is_replaced_whole() {
+    fn numbers_are_exposed_once_with_their_units() {
         let status = include_str!("../../../tests/fixtures/agent-status.json");
         let status: Status = serde_json::from_str(status).unwrap();
         let text = exposition(&status, Exposition::Text).unwrap();
@@ -295,7 +279,7 @@ mod tests {
         }
         assert!(!text.contains("completion_mean_seconds{arm=\"control\""), "nothing was measured there");
 
-        let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/metrics.md")).unwrap();
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md")).unwrap();
         let exposed = lines
             .iter()
             .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
@@ -303,15 +287,6 @@ mod tests {
         labels_are_documented(&text, &page);
         let listed = page.lines().filter(|line| line.starts_with("| `spand_agent_"));
         let listed = listed.map(|line| line.split('|').take(3).collect::<Vec<_>>().join("|") + "|");
-        assert_eq!(exposed.collect::<Vec<_>>(), listed.collect::<Vec<_>>(), "docs/reference/metrics.md");
-
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("spand.prom");
-        fs::write(&file, "old").unwrap();
-        replace(&file, &text).unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), text);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        let error = replace(&folder.path().join("none/spand.prom"), &text).unwrap_err().to_string();
-        assert!(error.contains("none/spand.prom"), "{error}");
+        assert_eq!(exposed.collect::<Vec<_>>(), listed.collect::<Vec<_>>(), "docs/metrics.md");
     }
 }

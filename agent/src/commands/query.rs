@@ -63,7 +63,7 @@ fn handshake_rtt(ms: Option<f64>) -> Result<Option<Micros>, Failure> {
 
 /// The gateway that a running agent is subscribed to, where there is a choice.
 fn in_use(config: &Config) -> Option<String> {
-    if config.gateway.groups().concat().len() < 2 {
+    if config.gateway.list().len() < 2 {
         return None;
     }
     match try_ask(&config.control_socket(), &Request::Status) {

@@ -66,7 +66,7 @@ fn for_people(status: &Status, no_advice: Option<String>) -> String {
         lines.extend(gateway.last_error.as_ref().map(|error| format!("  {error}")));
         lines.push(format!("  {}", gateway.retry(SystemTime::now())));
     }
-    lines.extend(gateways(gateway, SystemTime::now()));
+    lines.extend(gateways(gateway));
     let addresses: Vec<String> = status.addresses.iter().map(ToString::to_string).collect();
     lines.push(format!("addresses: {}", addresses.join(", ")));
     let plural = if status.networks_held == 1 { "" } else { "s" };
@@ -121,13 +121,12 @@ fn variant(status: &Status) -> String {
 }
 
 /// Several gateways, a line for each.
-fn gateways(gateway: &GatewayStatus, now: SystemTime) -> Vec<String> {
+fn gateways(gateway: &GatewayStatus) -> Vec<String> {
     if gateway.gateways.len() < 2 {
         return Vec::new();
     }
-    let line =
-        |one: &GatewayStanding| format!("  group {}, rank {}: {}: {}", one.group, one.rank, one.url, one.sentence(now));
-    let mut lines = vec![format!("gateways in the order of preference, {} changes so far:", gateway.gateway_changes)];
+    let line = |one: &GatewayStanding| format!("  {}: {}", one.url, one.sentence());
+    let mut lines = vec![format!("gateways in order of preference, {} changes so far:", gateway.gateway_changes)];
     lines.extend(gateway.gateways.iter().map(line));
     lines
 }
@@ -311,26 +310,16 @@ mod tests {
     fn several_gateways_are_listed_each_with_what_became_of_it() {
         let mut status = crate::control::made_up("dry_run", &[]);
         assert!(!for_people(&status, None).contains("order of preference"), "one alone needs no list");
-        let now = SystemTime::now();
-        let soon = humantime::format_rfc3339_millis(now + std::time::Duration::from_secs(7_200)).to_string();
-        let one =
-            |url: &str, group, rank| GatewayStanding { url: url.to_owned(), group, rank, ..GatewayStanding::default() };
+        let one = |url: &str| GatewayStanding { url: url.to_owned(), ..GatewayStanding::default() };
         status.gateway.gateway_changes = 3;
         status.gateway.gateways = vec![
-            GatewayStanding {
-                last_error: Some("refused".to_owned()),
-                next_attempt_at: Some(soon),
-                ..one("https://a", 1, 1)
-            },
-            GatewayStanding { up_s: Some(40), ..one("https://b", 1, 2) },
-            GatewayStanding { in_use: true, ..one("https://c", 1, 3) },
-            one("https://d", 2, 1),
+            GatewayStanding { last_error: Some("refused".to_owned()), ..one("https://a") },
+            GatewayStanding { in_use: true, ..one("https://b") },
+            one("https://c"),
         ];
-        let text = gateways(&status.gateway, now).join("\n");
-        let expected = "gateways in the order of preference, 3 changes so far:\n  group 1, rank 1: https://a: refused; next attempt \
-                        in 7200 s\n  group 1, rank 2: https://b: up again for 40 s: this host returns to it\n  group 1, rank 3: \
-                        https://c: in use\n  group 2, rank 1: https://d: ready";
+        let text = gateways(&status.gateway).join("\n");
+        let expected = "gateways in order of preference, 3 changes so far:\n  https://a: refused\n  https://b: in use\n  https://c: not in use";
         assert_eq!(text, expected);
-        assert!(for_people(&status, None).contains("group 2, rank 1: https://d: ready"));
+        assert!(for_people(&status, None).contains("https://b: in use"));
     }
 }

@@ -1,10 +1,9 @@
-//! Where the gateways are: `gateway.url` for one, `gateway.urls` for several in groups.
+//! Where the gateways are: `gateway.url` for one, `gateway.urls` for several.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 
-use serde::de::{SeqAccess, Visitor};
+use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use tonic::transport::Uri;
 
@@ -24,11 +23,11 @@ impl Gateway {
         }
     }
 
-    /// The gateways by group, in the order in which groups are tried.
-    pub fn groups(&self) -> Vec<Vec<&str>> {
+    /// The gateways in the order in which they are tried.
+    pub fn list(&self) -> Vec<&str> {
         match &self.urls {
-            Some(groups) => groups.iter().map(|group| group.iter().map(String::as_str).collect()).collect(),
-            None => vec![vec![self.url.as_deref().unwrap_or(DEFAULT_URL)]],
+            Some(urls) => urls.iter().map(String::as_str).collect(),
+            None => vec![self.url.as_deref().unwrap_or(DEFAULT_URL)],
         }
     }
 
@@ -45,7 +44,7 @@ impl Gateway {
 
     /// The first contradiction between them, as a sentence.
     pub(super) fn check(&self) -> Result<(), String> {
-        let Some(groups) = &self.urls else { return Ok(()) };
+        let Some(all) = &self.urls else { return Ok(()) };
         if self.url.is_some() {
             return Err(
                 "gateway.url and gateway.urls are both given: keep gateway.url for one gateway, gateway.urls for \
@@ -53,13 +52,9 @@ impl Gateway {
                     .to_owned(),
             );
         }
-        if groups.is_empty() {
-            return Err("gateway.urls names no gateway: write [[\"https://HOST:PORT\"]]".to_owned());
+        if all.is_empty() {
+            return Err("gateway.urls names no gateway: write [\"https://HOST:PORT\"]".to_owned());
         }
-        if let Some(empty) = groups.iter().position(Vec::is_empty) {
-            return Err(format!("gateway.urls: group {} is empty: name a gateway in it, or leave it out", empty + 1));
-        }
-        let all = groups.concat();
         if all.len() > MOST_GATEWAYS {
             return Err(format!("gateway.urls names {} gateways: give at most {MOST_GATEWAYS}", all.len()));
         }
@@ -78,7 +73,7 @@ pub(crate) fn socket_of(url: &str) -> Option<&Path> {
 }
 
 /// One spelling for each gateway: scheme, host and port, or its socket. What is no URL stays as it is.
-pub(crate) fn canonical(url: &str) -> String {
+fn canonical(url: &str) -> String {
     if let Some(path) = socket_of(url) {
         return format!("unix {}", path.display());
     }
@@ -90,54 +85,23 @@ pub(crate) fn canonical(url: &str) -> String {
     format!("{scheme} {host} {port}")
 }
 
-/// Reads `gateway.urls`, and says what it should be where it is something else.
-pub(super) fn groups<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Vec<String>>>, D::Error> {
-    struct Groups;
-
-    impl<'de> Visitor<'de> for Groups {
-        type Value = Vec<Vec<String>>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("groups of gateways, such as [[\"https://a:7400\", \"https://b:7400\"], [\"https://c:7400\"]]")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            let mut groups = Vec::new();
-            while let Some(Group(group)) = list.next_element()? {
-                groups.push(group);
-            }
-            Ok(groups)
-        }
+/// Reads `gateway.urls`.
+pub(super) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "write gateways in order of preference, such as [\"https://a:7400\", \"https://b:7400\"]"
+    )]
+    enum Urls {
+        List(Vec<String>),
+        Groups(Vec<Vec<String>>),
     }
 
-    deserializer.deserialize_seq(Groups).map(Some)
-}
-
-/// A group, read so that a URL outside of one gets a sentence.
-struct Group(Vec<String>);
-
-impl<'de> Deserialize<'de> for Group {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Urls;
-
-        impl<'de> Visitor<'de> for Urls {
-            type Value = Vec<String>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(
-                    "a group of gateways in brackets of its own, such as [\"https://a:7400\", \"https://b:7400\"]",
-                )
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-                let mut urls = Vec::new();
-                while let Some(url) = list.next_element()? {
-                    urls.push(url);
-                }
-                Ok(urls)
-            }
-        }
-
-        deserializer.deserialize_seq(Urls).map(Self)
+    match Urls::deserialize(deserializer)? {
+        Urls::List(urls) => Ok(Some(urls)),
+        Urls::Groups(groups) => Err(D::Error::custom(format!(
+            "gateways have no groups any more: write one list in order of preference, {:?}",
+            groups.concat()
+        ))),
     }
 }

@@ -21,7 +21,7 @@ use spand_confine::Process;
 use spand_proto::operator::{self, ConfigError, Log, Renamed};
 use spand_proto::start::Mode;
 
-pub(crate) use gateways::{canonical, socket_of};
+pub(crate) use gateways::socket_of;
 pub(crate) use place::Place;
 pub(crate) use reload::Reloaded;
 pub use sections::{

@@ -110,7 +110,7 @@ mod tests {
         assert_eq!((after.mode, &after.destinations), (new.mode, &new.destinations));
         assert_eq!((after.apply, &after.gateway, &after.bpf.name), (old.apply, &old.gateway, &old.bpf.name));
         assert_eq!(after.policy.lifetime_s, old.policy.lifetime_s);
-        let several = config("[gateway]\nurls = [[\"http://[::1]:1\"], [\"http://[::1]:2\"]]");
+        let several = config("[gateway]\nurls = [\"http://[::1]:1\", \"http://[::1]:2\"]");
         assert_eq!(config("").reloaded(&several).needs_restart, ["gateway.url", "gateway.urls"]);
         // Named again for as long as it waits.
         let again = after.reloaded(&new);

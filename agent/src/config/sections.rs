@@ -46,9 +46,9 @@ pub struct Gateway {
     /// Where its gRPC service listens. Default `unix:/run/spand/gateway.sock` where `urls` are not given either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Where those of several gateways listen: groups, in the order in which they are tried. Default none.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "gateways::groups")]
-    pub urls: Option<Vec<Vec<String>>>,
+    /// Where those of several gateways listen, in the order in which they are tried. Default none.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "gateways::list")]
+    pub urls: Option<Vec<String>>,
     /// Speak to gateways on other machines without TLS. Default off.
     pub plain_text: bool,
     /// Longest wait for a connection or an answer, in milliseconds. Default 5000.
@@ -420,7 +420,7 @@ impl Tls {
 
     /// Gives the first contradiction in the URLs of the gateways, as a sentence.
     pub(super) fn check(&self, gateway: &Gateway) -> Result<(), String> {
-        gateway.groups().concat().into_iter().try_for_each(|url| self.check_one(gateway, url))
+        gateway.list().into_iter().try_for_each(|url| self.check_one(gateway, url))
     }
 
     fn check_one(&self, gateway: &Gateway, url: &str) -> Result<(), String> {

@@ -55,10 +55,7 @@ fn the_example_holds_every_key() {
     };
     let policy = Policy { service_bytes: NonZeroU64::new(100_000), ..Policy::default() };
     let process = Process { user: Some("spand-agent".to_owned()), ..Process::default() };
-    let urls = vec![
-        vec!["https://gw-1.example.org:7400".to_owned(), "https://gw-2.example.org:7400".to_owned()],
-        vec!["https://gw.elsewhere.example.org:7400".to_owned()],
-    ];
+    let urls = vec!["https://gw-1.example.org:7400".to_owned(), "https://gw-2.example.org:7400".to_owned()];
     let gateway = Gateway { url: None, urls: Some(urls), ..Gateway::default() };
     let metrics = Metrics { listen: Some("127.0.0.1:7481".parse().unwrap()) };
     let socket = Some("/run/spand-agent/applications.sock".into());
@@ -205,30 +202,26 @@ fn values_that_do_not_go_together_are_named() {
             "[gateway]\nurl = \"unix:gateway.sock\"",
             "gateway.url `unix:gateway.sock` names no socket from the root: write unix:/",
         ),
-        ("[gateway]\nurls = [[\"unix:/a\"], [\"unix:///a\"]]", "gateway.urls names `unix:///a` twice: leave one out"),
+        ("[gateway]\nurls = [\"unix:/a\", \"unix:///a\"]", "gateway.urls names `unix:///a` twice: leave one out"),
         ("[gateway]\nurl = \"\"", "gateway.url `` is no address of a gateway"),
         (
-            "[gateway]\nurl = \"http://[::1]\"\nurls = [[\"http://[::1]:2\"]]",
+            "[gateway]\nurl = \"http://[::1]\"\nurls = [\"http://[::1]:2\"]",
             "gateway.url and gateway.urls are both given: keep",
         ),
-        ("[gateway]\nurls = []", "gateway.urls names no gateway: write [["),
+        ("[gateway]\nurls = []", "gateway.urls names no gateway: write ["),
         (
-            "[gateway]\nurls = [[\"http://[::1]\"], []]",
-            "gateway.urls: group 2 is empty: name a gateway in it, or leave it out",
-        ),
-        (
-            "[gateway]\nurls = [[\"http://[::1]\"], [\"http://[0:0::1]:80/\"]]",
+            "[gateway]\nurls = [\"http://[::1]\", \"http://[0:0::1]:80/\"]",
             "gateway.urls names `http://[0:0::1]:80/` twice: leave one out",
         ),
         (
-            "[gateway]\nurls = [[\"http://[::1]\", \"http://192.0.2.1:7400\"]]",
+            "[gateway]\nurls = [\"http://[::1]\", \"http://192.0.2.1:7400\"]",
             "gateway.urls `http://192.0.2.1:7400` is another machine without TLS: write https, or say gateway.plain_text",
         ),
         (
-            "[gateway]\nurls = [[\"http://[::1]\"], [\"https://web-1\"]]",
+            "[gateway]\nurls = [\"http://[::1]\", \"https://web-1\"]",
             "gateway.urls begins with https: name tls.certificate",
         ),
-        ("[gateway]\nurls = [[\"web-1:7400\"]]", "gateway.urls `web-1:7400` is no address of a gateway"),
+        ("[gateway]\nurls = [\"web-1:7400\"]", "gateway.urls `web-1:7400` is no address of a gateway"),
         ("[gateway]\nretry_min_ms = 2000\nretry_max_ms = 1000", "swap them"),
         ("[holdout]\nfraction = 1.5", "holdout.fraction is 1.5"),
         ("[holdout]\nfraction = nan", "holdout.fraction is NaN"),
@@ -287,30 +280,27 @@ fn plain_text_to_another_machine_needs_an_option() {
 fn several_gateways_are_bounded_and_what_is_printed_of_them_is_a_configuration_again() {
     let of = |count: usize| {
         let urls: Vec<String> = (1..=count).map(|port| format!("\"http://[::1]:{port}\"")).collect();
-        Config::parse(&format!("[gateway]\nurls = [[{}]]", urls.join(", ")), Path::new("x"))
+        Config::parse(&format!("[gateway]\nurls = [{}]", urls.join(", ")), Path::new("x"))
     };
     let most = of(gateways::MOST_GATEWAYS).unwrap();
-    assert_eq!(most.gateway.groups().concat().len(), 32);
+    assert_eq!(most.gateway.list().len(), 32);
     let printed = toml::to_string(&most).unwrap();
     assert!(!printed.contains("url ="), "{printed}");
     assert_eq!(Config::parse(&printed, Path::new("x")).unwrap(), most);
     assert!(of(33).unwrap_err().to_string().contains("gateway.urls names 33 gateways: give at most 32"));
     for (text, expected) in [
         (
-            "[gateway]\nurls = [\"https://a\"]",
-            "line 2: gateway.urls: invalid type: string \"https://a\", expected a group of gateways in brackets of its own",
+            "[gateway]\nurls = [[\"https://a\"], [\"https://b\"]]",
+            "line 2: gateway.urls: gateways have no groups any more: write one list in order of preference, [\"https://a\", \"https://b\"]",
         ),
-        (
-            "[gateway]\nurls = \"https://a\"",
-            "invalid type: string \"https://a\", expected groups of gateways, such as [[",
-        ),
-        ("[gateway]\nurls = [[7400]]", "line 2: gateway.urls: invalid type: integer `7400`, expected a string"),
+        ("[gateway]\nurls = \"https://a\"", "line 2: gateway.urls: write gateways in order of preference, such as ["),
+        ("[gateway]\nurls = [7400]", "line 2: gateway.urls: write gateways in order of preference, such as ["),
     ] {
         let fault = fault(text);
         assert!(fault.contains(expected) && fault.lines().count() == 1, "{fault}");
     }
     let none = Config::parse("[gateway]\nplain_text = true", Path::new("x")).unwrap();
-    assert_eq!(none.gateway.groups(), [["unix:/run/spand/gateway.sock"]]);
+    assert_eq!(none.gateway.list(), ["unix:/run/spand/gateway.sock"]);
 }
 
 #[test]

@@ -226,18 +226,12 @@ pub struct LastReload {
 /// The subscription.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct GatewayStatus {
-    /// The gateway in use, else the one that was last, else the one that this host prefers.
+    /// The gateway in use, else the one that was last, else the first.
     pub url: String,
-    /// Its group, from 1.
-    #[serde(default)]
-    pub group: usize,
-    /// Its rank for this host inside the group, from 1.
-    #[serde(default)]
-    pub rank: usize,
     /// Times that this host changed to another gateway.
     #[serde(default)]
     pub gateway_changes: u64,
-    /// All gateways, in the order in which this host prefers them.
+    /// All gateways, in the order in which they are tried.
     #[serde(default)]
     pub gateways: Vec<GatewayStanding>,
     /// Whether a stream is open.
@@ -271,35 +265,16 @@ pub struct GatewayStatus {
 pub struct GatewayStanding {
     /// Where it is.
     pub url: String,
-    /// Its group, from 1.
-    pub group: usize,
-    /// Its rank for this host inside the group, from 1.
-    pub rank: usize,
     /// Whether this host is subscribed to it.
     pub in_use: bool,
-    /// For how long it has answered again, in seconds, where it is preferred to the one in use; else `null`.
-    pub up_s: Option<u64>,
     /// Why it could not be used when it was last tried; `null` where it could.
     pub last_error: Option<String>,
-    /// When it is tried next, in RFC 3339; `null` while it is in use, is being tried, or waits for the failure of the one in use.
-    pub next_attempt_at: Option<String>,
 }
 
 impl GatewayStanding {
-    /// How it is, where the wall clock shows `now`.
-    pub(crate) fn sentence(&self, now: SystemTime) -> String {
-        if self.in_use {
-            return "in use".to_owned();
-        }
-        let rest = self.next_attempt_at.as_deref().and_then(|at| humantime::parse_rfc3339(at).ok());
-        let rest = rest.and_then(|at| at.duration_since(now).ok()).map(|rest| rest.as_secs_f64().ceil());
-        let next = rest.map_or_else(String::new, |rest| format!("; next attempt in {rest} s"));
-        match (&self.last_error, self.up_s) {
-            (Some(error), _) => format!("{error}{next}"),
-            (None, Some(up)) => format!("up again for {up} s: this host returns to it"),
-            (None, None) if rest.is_some() => format!("not tried yet{next}"),
-            (None, None) => "ready".to_owned(),
-        }
+    /// How it is.
+    pub(crate) fn sentence(&self) -> &str {
+        if self.in_use { "in use" } else { self.last_error.as_deref().unwrap_or("not in use") }
     }
 }
 

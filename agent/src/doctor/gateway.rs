@@ -1,17 +1,22 @@
 //! The paths to the gateways, and their clocks against ours.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
 use spand_proto::operator::Check;
 use spand_proto::query::{Advice, Answer, Query, Question};
 use spand_proto::units::{Segments, counted};
+use spand_proto::v1;
 use tonic::metadata::MetadataMap;
 
 use crate::config::Config;
 use crate::control::Status;
 use crate::destination;
-use crate::subscriber::{Dialer, ask as ask_about, look as ask, words};
+use crate::subscriber::{Dialer, ask as ask_about, words};
+
+/// An address of the documentation (RFC 5737): any answer about it shows that the gateway works.
+const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 /// Clocks further apart than this make hosts leave networks alone at different times, as `[holdout]` has it. The date of an
 /// answer is a whole second.
@@ -80,13 +85,14 @@ async fn all(dialer: &Dialer) -> Vec<(String, Look)> {
     let patience = Duration::from_millis(dialer.gateway().timeout_ms.get());
     let one = async |(at, url): (usize, String)| {
         let asked = async {
-            let answer = ask(&mut dialer.connect_to(at).await?).await;
-            answer.map_err(|status| format!("it refuses: {}", words(&status)))
+            let query = Query { mode: None, initial_window: Segments(10), questions: vec![Question::about(NOWHERE)] };
+            let answer = dialer.connect_to(at).await?.query(v1::QueryRequest::from(&query)).await;
+            answer.map(|answer| answer.metadata().clone()).map_err(|status| format!("it refuses: {}", words(&status)))
         };
         let answer = tokio::time::timeout(patience, asked).await;
         (url, answer.unwrap_or_else(|_| Err(format!("no answer within {patience:?}"))))
     };
-    join_all(dialer.places().iter().map(|place| place.url.clone()).enumerate().map(one)).await
+    join_all(dialer.urls().iter().cloned().enumerate().map(one)).await
 }
 
 fn to_do(config: &Config) -> String {
@@ -156,8 +162,6 @@ fn subscription(status: &Status) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use super::*;
 
     fn verdicts(answers: &[bool]) -> Vec<(&'static str, spand_proto::operator::Verdict)> {

@@ -18,7 +18,6 @@ use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
-use super::changes::ChangeLog;
 use super::explain::with_gateways_reason;
 use super::gateway::GatewayWatch;
 use super::in_force::ForceWatch;
@@ -60,7 +59,6 @@ pub(super) struct Agent<A> {
     pub(super) seen: SeenWatch,
     pub(super) force: ForceWatch,
     room: RoomWatch,
-    changes: ChangeLog,
     pub(super) comparison: Comparison,
     pub(super) pause: Pause,
     pausing: watch::Sender<Pausing>,
@@ -89,7 +87,7 @@ impl<A: Applier> Agent<A> {
         applier: A,
     ) -> Self {
         let longest = Micros::from_secs(config.policy.lifetime_s.get());
-        let gateway = GatewayWatch::new(dialer.places(), clock.now());
+        let gateway = GatewayWatch::new(dialer.urls(), clock.now());
         Self {
             config: config.clone(),
             policy: config.policy(),
@@ -113,7 +111,6 @@ impl<A: Applier> Agent<A> {
             seen: SeenWatch::default(),
             force: ForceWatch::default(),
             room: RoomWatch::default(),
-            changes: ChangeLog::default(),
             comparison: Comparison::default(),
             pause,
             pausing,
@@ -132,9 +129,9 @@ impl<A: Applier> Agent<A> {
 
     pub(super) fn on_signal(&mut self, signal: subscriber::Signal) {
         match signal {
-            subscriber::Signal::Connected(place) => {
+            subscriber::Signal::Connected(url) => {
                 self.holdings.on_new_stream();
-                self.gateway.on_connected(place, self.clock.now());
+                self.gateway.on_connected(url, self.clock.now());
             }
             subscriber::Signal::Event(event, arrived) => self.on_event(&event, arrived),
             subscriber::Signal::Gap => self.gateway.on_gap(),
@@ -179,8 +176,7 @@ impl<A: Applier> Agent<A> {
             UpdateEvent::Estimate(update) => {
                 self.stale.networks.insert(update.estimate.network);
             }
-            UpdateEvent::Withdrawal { network, reason } => {
-                self.changes.on_withdrawal(*network, *reason);
+            UpdateEvent::Withdrawal { network, .. } => {
                 self.stale.networks.insert(*network);
             }
             UpdateEvent::SnapshotEnd { .. } => {
@@ -319,7 +315,6 @@ impl<A: Applier> Agent<A> {
         self.desired.retain(|network, _| held.contains(network));
         self.skipped.retain(|network, _| held.contains(network));
         self.announced.retain(|network, _| held.contains(network));
-        self.changes.retain(|network| held.contains(network), now);
         for network in held {
             self.decide_one(network, now);
         }
@@ -332,7 +327,6 @@ impl<A: Applier> Agent<A> {
             self.desired.remove(&network);
             self.skipped.remove(&network);
             self.announced.remove(&network);
-            self.changes.on_gone(network, now);
             if let Some(applications) = &self.applications {
                 applications.gone(network);
             }
@@ -360,12 +354,9 @@ impl<A: Applier> Agent<A> {
                 };
                 let policy = self.policy.start_to(within.unwrap_or(network));
                 let inputs = Inputs::new(&held.estimate, kernels.lease, cap, &policy);
-                let desired = Desired { window, reason, expires: held.expires, announced, inputs };
-                self.changes.on_start(network, &desired);
-                self.desired.insert(network, desired);
+                self.desired.insert(network, Desired { window, reason, expires: held.expires, announced, inputs });
             }
             (Verdict::Leave(reason), _) => {
-                self.changes.on_end(network, reason.name());
                 if counts_as_left(reason) {
                     self.skipped.insert(network, (reason, held.expires));
                 }

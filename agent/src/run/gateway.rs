@@ -3,21 +3,25 @@
 use std::fmt;
 
 use spand_proto::operator::{rfc3339_ms, rfc3339_unix_s};
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::Timestamp;
 use tracing::{info, warn};
 
 use crate::control::{GatewayStanding, GatewayStatus};
-use crate::subscriber::{Lasting, News, Outage, Place, Standing, TlsStatus};
+use crate::subscriber::TlsStatus;
 
 /// Follows the subscription.
 #[derive(Debug)]
 pub(super) struct GatewayWatch {
     status: GatewayStatus,
-    /// The gateway in use, or that was last; at first the one that is preferred.
-    place: Place,
+    /// All of the list, and why each failed last.
+    errors: Vec<(String, Option<String>)>,
+    /// The gateway in use, or that was last; at first the first.
+    url: String,
     /// When it was connected or lost.
     since: Timestamp,
-    outage: Outage,
+    /// Failures since the last whole snapshot, and the time of the first.
+    failures: u64,
+    failing_since: Timestamp,
     next_retry: Option<Timestamp>,
     /// Whether the stream that is open has given a whole snapshot.
     whole: bool,
@@ -45,26 +49,27 @@ impl fmt::Display for Meanwhile {
 }
 
 impl GatewayWatch {
-    /// Of these, in the order in which this host prefers them.
-    pub(super) fn new(places: &[Place], now: Timestamp) -> Self {
-        let preferred = places.first().cloned();
+    /// Of these, in the order in which they are tried.
+    pub(super) fn new(urls: &[String], now: Timestamp) -> Self {
         Self {
             status: GatewayStatus::default(),
-            place: preferred.unwrap_or_else(|| Place { url: String::new(), group: 1, rank: 1 }),
+            errors: urls.iter().map(|url| (url.clone(), None)).collect(),
+            url: urls.first().cloned().unwrap_or_default(),
             since: now,
-            outage: Outage::default(),
+            failures: 0,
+            failing_since: now,
             next_retry: None,
             whole: false,
         }
     }
 
     /// A stream from this gateway was opened, perhaps while one from another was open.
-    pub(super) fn on_connected(&mut self, place: Place, now: Timestamp) {
-        if self.status.connections > 0 && place != self.place {
+    pub(super) fn on_connected(&mut self, url: String, now: Timestamp) {
+        if self.status.connections > 0 && url != self.url {
             self.status.gateway_changes += 1;
-            info!(gateway = place.url, group = place.group, from = self.place.url, "changed to another gateway");
+            info!(gateway = url, from = self.url, "changed to another gateway");
         }
-        self.place = place;
+        self.url = url;
         self.status.connections += 1;
         self.status.connected = true;
         self.since = now;
@@ -78,11 +83,16 @@ impl GatewayWatch {
         if std::mem::replace(&mut self.whole, true) {
             return;
         }
-        let gateway = &self.place.url;
-        if let Some(Lasting { attempts, time }) = self.outage.end(now) {
-            info!(gateway, addresses, networks, "subscribed again after {attempts} failures in {}", seconds(time));
-        } else {
-            info!(gateway, addresses, networks, "subscribed");
+        let gateway = &self.url;
+        for (_, error) in self.errors.iter_mut().filter(|(url, _)| url == gateway) {
+            *error = None;
+        }
+        match std::mem::take(&mut self.failures) {
+            0 => info!(gateway, addresses, networks, "subscribed"),
+            failures => {
+                let seconds = now.since(self.failing_since).0 / 1_000_000;
+                info!(gateway, addresses, networks, "subscribed again after {failures} failures in {seconds} s");
+            }
         }
     }
 
@@ -96,37 +106,38 @@ impl GatewayWatch {
         self.status.unreadable += 1;
     }
 
-    /// The stream ended or could not be opened; what is held expires at `expiry` at the latest.
+    /// The stream ended or could not be opened; what is held expires at `expiry` at the latest. The log has a line for the first failure
+    /// and for each gateway's new reason.
     pub(super) fn on_lost(
         &mut self,
-        gateway: &Place,
+        gateway: &str,
         why: String,
         next_retry: Timestamp,
         expiry: Option<Timestamp>,
         now: Timestamp,
-    ) -> Option<News> {
+    ) {
         self.on_end(now);
         self.next_retry = Some(next_retry);
-        let news = self.outage.on_failure(&format!("{}: {why}", gateway.url), now);
-        let gateway = &gateway.url;
+        if self.failures == 0 {
+            self.failing_since = now;
+        }
+        self.failures += 1;
+        let error = self.errors.iter_mut().find(|(url, _)| url == gateway).map(|(_, error)| error);
+        let is_new = error.is_some_and(|error| error.replace(why.clone()).as_ref() != Some(&why));
         let meanwhile = Meanwhile { expiry, next_retry, now };
-        match news {
-            Some(News::Lost) if self.status.connections > 0 => warn!(gateway, why, "lost the gateway; {meanwhile}"),
-            Some(News::Lost) => warn!(gateway, why, "cannot subscribe yet; {meanwhile}"),
-            Some(News::Reason(_)) => warn!(gateway, why, "still not subscribed, for another reason; {meanwhile}"),
-            Some(News::Reminder(Lasting { attempts, time })) => {
-                warn!(gateway, why, "still not subscribed after {attempts} failures in {}; {meanwhile}", seconds(time));
-            }
-            None => {}
+        match self.failures {
+            1 if self.status.connections > 0 => warn!(gateway, why, "lost the gateway; {meanwhile}"),
+            1 => warn!(gateway, why, "cannot subscribe yet; {meanwhile}"),
+            _ if is_new => warn!(gateway, why, "still not subscribed, for another reason; {meanwhile}"),
+            _ => {}
         }
         self.status.last_error = Some(why);
-        news
     }
 
     /// This host ended the stream and opens another at once.
     pub(super) fn on_restarted(&mut self, why: String, now: Timestamp) {
         self.on_end(now);
-        info!(gateway = self.place.url, why, "subscribing again");
+        info!(gateway = self.url, why, "subscribing again");
         self.status.last_error = Some(why);
     }
 
@@ -137,35 +148,25 @@ impl GatewayWatch {
     }
 
     /// As `status` shows it, where the wall clock shows `wall_ns`.
-    pub(super) fn shown(&self, tls: TlsStatus, standings: &[Standing], now: Timestamp, wall_ns: u64) -> GatewayStatus {
+    pub(super) fn shown(&self, tls: TlsStatus, now: Timestamp, wall_ns: u64) -> GatewayStatus {
         let wall = |at: Timestamp| rfc3339_ms(Timestamp(wall_ns.saturating_add(at.0.saturating_sub(now.0))));
         let next_retry = self.next_retry.filter(|at| !self.status.connected && *at > now);
-        let standing = |standing: &Standing| GatewayStanding {
-            url: standing.place.url.clone(),
-            group: standing.place.group,
-            rank: standing.place.rank,
-            in_use: self.status.connected && standing.place == self.place,
-            up_s: standing.up_since.map(|since| now.since(since).0 / 1_000_000),
-            last_error: standing.last_error.clone(),
-            next_attempt_at: standing.next_attempt.map(wall),
+        let standing = |(url, last_error): &(String, Option<String>)| GatewayStanding {
+            url: url.clone(),
+            in_use: self.status.connected && *url == self.url,
+            last_error: last_error.clone(),
         };
         GatewayStatus {
-            url: self.place.url.clone(),
-            group: self.place.group,
-            rank: self.place.rank,
-            gateways: standings.iter().map(standing).collect(),
+            url: self.url.clone(),
+            gateways: self.errors.iter().map(standing).collect(),
             since_s: now.since(self.since).0 / 1_000_000,
             certificate_not_after: tls.ends_unix_s.map(|end| rfc3339_unix_s(end.try_into().unwrap_or(0))),
             tls_failures: tls.failures,
-            failed_attempts: self.outage.lasting(now).map_or(0, |lasting| lasting.attempts),
+            failed_attempts: self.failures,
             next_retry_at: next_retry.map(wall),
             ..self.status.clone()
         }
     }
-}
-
-fn seconds(time: Micros) -> String {
-    format!("{} s", time.0 / 1_000_000)
 }
 
 #[cfg(test)]
@@ -178,12 +179,12 @@ mod tests {
         Timestamp::from_micros(1_000_000_000 + second * 1_000_000)
     }
 
-    fn place(name: &str) -> Place {
-        Place { url: format!("http://{name}:7400"), group: 1, rank: 1 }
+    fn url(name: &str) -> String {
+        format!("http://{name}:7400")
     }
 
     fn shown(watch: &GatewayWatch, second: u64) -> (bool, u64, u64, Option<String>) {
-        let shown = watch.shown(TlsStatus::default(), &[], at(second), WALL_NS);
+        let shown = watch.shown(TlsStatus::default(), at(second), WALL_NS);
         (shown.connected, shown.since_s, shown.failed_attempts, shown.next_retry_at)
     }
 
@@ -198,54 +199,44 @@ mod tests {
 
     #[test]
     fn status_says_when_the_next_attempt_is_until_it_begins() {
-        let mut watch = GatewayWatch::new(&[place("gateway")], at(0));
+        let mut watch = GatewayWatch::new(&[url("gateway")], at(0));
         let lost = |watch: &mut GatewayWatch, second, retry| {
-            watch.on_lost(&place("gateway"), "refused".to_owned(), at(retry), None, at(second)).is_some()
+            watch.on_lost(&url("gateway"), "refused".to_owned(), at(retry), None, at(second));
         };
-        assert!(lost(&mut watch, 5, 22));
+        lost(&mut watch, 5, 22);
         let seventeen = Some("2027-01-15T08:00:17.000Z".to_owned());
         assert_eq!(shown(&watch, 5), (false, 5, 1, seventeen));
         assert_eq!(shown(&watch, 22), (false, 22, 1, None), "the attempt is under way");
-        assert!(!lost(&mut watch, 23, 53), "nothing new");
+        lost(&mut watch, 23, 53);
         assert_eq!(shown(&watch, 52).2, 2);
         assert_eq!(shown(&watch, 52).3.as_deref(), Some("2027-01-15T08:00:01.000Z"));
-        watch.on_connected(place("gateway"), at(53));
+        watch.on_connected(url("gateway"), at(53));
         assert_eq!(shown(&watch, 54), (true, 1, 2, None));
         // A stream that ends before its snapshot is whole ends no outage.
-        assert!(!lost(&mut watch, 55, 60));
-        watch.on_connected(place("gateway"), at(60));
+        lost(&mut watch, 55, 60);
+        watch.on_connected(url("gateway"), at(60));
         watch.on_snapshot(1, 1, at(61));
         assert_eq!(shown(&watch, 61), (true, 1, 0, None));
-        assert!(lost(&mut watch, 70, 71), "a new outage");
+        lost(&mut watch, 70, 71);
+        assert_eq!(shown(&watch, 70).2, 1, "a new outage");
     }
+
     #[test]
-    fn a_change_of_gateway_is_counted_and_what_is_in_use_is_marked() {
-        let places = ["a", "b"].map(place);
-        let mut watch = GatewayWatch::new(&places, at(0));
-        let shown = |watch: &GatewayWatch| {
-            let standing = |place: &Place| Standing {
-                place: place.clone(),
-                last_error: None,
-                next_attempt: Some(at(30)),
-                up_since: Some(at(5)),
-            };
-            watch.shown(TlsStatus::default(), &places.each_ref().map(standing), at(20), WALL_NS)
-        };
-        let url = places[0].url.clone();
-        assert_eq!(
-            (shown(&watch).url, shown(&watch).gateways[0].in_use),
-            (url, false),
-            "the preferred one, not yet in use"
-        );
-        watch.on_lost(&places[0], "refused".to_owned(), at(1), None, at(1));
-        watch.on_connected(places[1].clone(), at(1));
-        assert_eq!(shown(&watch).gateway_changes, 0, "the first");
-        watch.on_connected(places[0].clone(), at(10));
-        watch.on_connected(places[0].clone(), at(11));
-        let status = shown(&watch);
+    fn a_change_of_gateway_is_counted_and_each_has_its_error_until_a_whole_snapshot() {
+        let urls = ["a", "b"].map(url);
+        let mut watch = GatewayWatch::new(&urls, at(0));
+        let status = |watch: &GatewayWatch| watch.shown(TlsStatus::default(), at(20), WALL_NS);
+        assert_eq!((status(&watch).url.as_str(), status(&watch).gateways[0].in_use), (urls[0].as_str(), false));
+        watch.on_lost(&urls[0], "refused".to_owned(), at(1), None, at(1));
+        watch.on_connected(urls[1].clone(), at(1));
+        assert_eq!(status(&watch).gateway_changes, 0, "the first");
+        watch.on_connected(urls[0].clone(), at(10));
+        watch.on_connected(urls[0].clone(), at(11));
+        assert_eq!(status(&watch).gateways[0].last_error.as_deref(), Some("refused"));
+        watch.on_snapshot(1, 1, at(12));
+        let status = status(&watch);
         assert_eq!((status.gateway_changes, status.connections, status.connected), (1, 3, true));
-        assert_eq!(status.gateways.iter().map(|gateway| gateway.in_use).collect::<Vec<_>>(), [true, false]);
-        let second = &status.gateways[1];
-        assert_eq!((second.up_s, second.next_attempt_at.as_deref()), (Some(15), Some("2027-01-15T08:00:10.000Z")));
+        let each: Vec<_> = status.gateways.iter().map(|one| (one.in_use, one.last_error.as_deref())).collect();
+        assert_eq!(each, [(true, None), (false, None)]);
     }
 }

@@ -19,7 +19,6 @@ use tracing::{error, info, warn};
 
 mod addresses;
 mod agent;
-mod changes;
 mod explain;
 mod gateway;
 mod in_force;
@@ -221,8 +220,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     let batch = Duration::from_millis(config.route.batch_ms.get());
     let mut last_batch = Instant::now().checked_sub(batch).unwrap_or_else(Instant::now);
     agent.confined.say();
-    let gateways: Vec<&str> = agent.dialer.places().iter().map(|place| place.url.as_str()).collect();
-    info!(mode = %config.mode, apply = %config.apply, gateway = gateways.join(", "), "running");
+    info!(mode = %config.mode, apply = %config.apply, gateway = agent.dialer.urls().join(", "), "running");
     supervise(NotifyState::Ready);
     let watched = sd_notify::watchdog_enabled().is_some();
 

@@ -58,7 +58,7 @@ pub(super) fn needs(config: &Config, file: &Path) -> Plan {
             }
         }
     }
-    let urls = config.gateway.groups().concat();
+    let urls = config.gateway.list();
     // The kernel lets a process connect to a Unix socket whatever Landlock restricts.
     let uris = urls.into_iter().filter(|url| socket_of(url).is_none()).filter_map(|url| url.parse::<Uri>().ok());
     let mut needs_names = false;
@@ -130,8 +130,8 @@ mod tests {
         assert_eq!(plan.connect, [443, 53]);
         assert!(has(&plan.read, "/etc") && has(&plan.start, "/lib") && !has(&plan.write, "/etc"));
 
-        let several = [&["https://192.0.2.1:7400", "https://192.0.2.2:7400"][..], &["https://gateway.example"]];
-        let several = several.map(|group| group.iter().map(|url| (*url).to_owned()).collect());
+        let several =
+            ["https://192.0.2.1:7400", "https://192.0.2.2:7400", "https://gateway.example"].map(str::to_owned);
         config.gateway = crate::config::Gateway { url: None, urls: Some(several.to_vec()), ..config.gateway };
         assert_eq!(needs(&config, Path::new("/srv/agent/agent.toml")).connect, [7400, 443, 53]);
 

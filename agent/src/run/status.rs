@@ -14,7 +14,6 @@ use crate::policy::GrowthSource;
 impl<A: Applier> Agent<A> {
     pub(super) fn status(&self) -> Status {
         let now = self.clock.now();
-        let standings = self.dialer.candidates().standings(now);
         let named = |counts: &std::collections::BTreeMap<&'static str, u64>| {
             counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
         };
@@ -33,7 +32,7 @@ impl<A: Applier> Agent<A> {
             lacking: self.taken.lacks.clone(),
             host_name: self.host_name.to_string(),
             addresses: self.addresses.borrow().clone(),
-            gateway: self.gateway.shown(self.dialer.status(), &standings, now, clock::wall_ns()),
+            gateway: self.gateway.shown(self.dialer.status(), now, clock::wall_ns()),
             networks_held: self.holdings.len(),
             in_force: self
                 .applier

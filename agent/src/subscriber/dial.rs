@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use spand_proto::tls::{PemError, PemFile};
@@ -16,22 +17,45 @@ use spand_proto::v1::spand_client::SpandClient;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tracing::{error, info};
 
-use super::candidates::Candidates;
-use super::choice::{Place, ranked};
+use super::MOST_MESSAGE_BYTES;
 use super::socket::Connector;
-use super::{MOST_MESSAGE_BYTES, Timing};
 use crate::config::{self, Config, Gateway, socket_of};
 use crate::destination::resolve;
 
 /// What requests over a Unix socket name as their host: HTTP/2 has them name one.
 const ANY_HOST: &str = "http://localhost";
 
-/// Knows where the gateways are, which of them this host is subscribed to, and how to prove both ends.
+/// How soon a dead gateway is noticed, and how hosts spread out. Tests take shorter times.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Timing {
+    /// Silence on an open stream after which the agent sends an HTTP/2 PING.
+    pub ping_after: Duration,
+    /// Longest wait for its acknowledgement.
+    pub ping_timeout: Duration,
+    /// Hosts that lost a gateway reconnect within this time, but never later than `gateway.retry_max_ms`.
+    pub spread: Duration,
+    /// Mean time between two attempts to return to a gateway earlier in the list.
+    pub failback: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            ping_after: Duration::from_secs(5),
+            ping_timeout: Duration::from_secs(5),
+            spread: Duration::from_secs(2),
+            failback: Duration::from_secs(120),
+        }
+    }
+}
+
+/// Connects to the gateways, and holds which of them this host is subscribed to.
 #[derive(Debug)]
 pub struct Dialer {
     gateway: Gateway,
-    places: Vec<Place>,
-    candidates: Mutex<Candidates>,
+    urls: Vec<String>,
+    /// The one in use, else the first.
+    seat: AtomicUsize,
     timing: Timing,
     tls: Option<Mutex<Kept>>,
 }
@@ -90,18 +114,15 @@ pub struct TlsStatus {
 }
 
 impl Dialer {
-    /// A dialer for the configured gateways, in the order in which this host prefers them. Reads the files of `[tls]` where they are
-    /// needed.
+    /// A dialer for the configured gateways. Reads the files of `[tls]` where they are needed.
     pub fn new(config: &Config) -> Result<Self, TlsError> {
         let gateway = config.gateway.clone();
-        let places = ranked(&gateway, &config.own_name());
-        let timing = Timing::default();
-        let candidates = Mutex::new(Candidates::new(places.clone(), &gateway, timing));
-        let mut dialer = Self { gateway, places, candidates, timing, tls: None };
-        if let Some(proven) = dialer.places.iter().find(|place| place.url.starts_with("https:")) {
+        let urls = gateway.list().into_iter().map(str::to_owned).collect();
+        let mut dialer = Self { gateway, urls, seat: AtomicUsize::new(0), timing: Timing::default(), tls: None };
+        if let Some(proven) = dialer.urls.iter().find(|url| url.starts_with("https:")) {
             let named = config.tls.clone();
             let files = Files::read(&named)?;
-            let in_force = prove(&proven.url, &named, &files)?;
+            let in_force = prove(proven, &named, &files)?;
             dialer.tls = Some(Mutex::new(Kept { named, tried: Ok(files), in_force, failures: 0 }));
         }
         Ok(dialer)
@@ -110,8 +131,7 @@ impl Dialer {
     /// With these times instead of the usual ones.
     #[must_use]
     pub fn with_timing(self, timing: Timing) -> Self {
-        let candidates = Mutex::new(Candidates::new(self.places.clone(), &self.gateway, timing));
-        Self { candidates, timing, ..self }
+        Self { timing, ..self }
     }
 
     /// How patiently gateways are asked.
@@ -119,19 +139,18 @@ impl Dialer {
         &self.gateway
     }
 
-    /// The gateways in the order in which this host prefers them.
-    pub fn places(&self) -> &[Place] {
-        &self.places
+    /// The gateways in the order in which they are tried.
+    pub fn urls(&self) -> &[String] {
+        &self.urls
+    }
+
+    /// The gateway at this position of the list.
+    pub(crate) fn url(&self, at: usize) -> &str {
+        self.urls.get(at).map(String::as_str).unwrap_or_default()
     }
 
     pub(crate) const fn timing(&self) -> Timing {
         self.timing
-    }
-
-    /// Which gateway is tried when.
-    pub(crate) fn candidates(&self) -> MutexGuard<'_, Candidates> {
-        // Nothing that holds it panics or waits; should it, what is known is still whole.
-        self.candidates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How its TLS is.
@@ -140,35 +159,39 @@ impl Dialer {
             .unwrap_or_default()
     }
 
-    /// Where the gateway is that this host is subscribed to, else the one that it prefers.
-    pub(crate) fn seat(&self) -> &str {
-        self.places.get(self.candidates().seat()).map(|place| place.url.as_str()).unwrap_or_default()
+    /// The position of the gateway that this host is subscribed to, else of the first.
+    pub(crate) fn seat(&self) -> usize {
+        self.seat.load(Ordering::Relaxed)
+    }
+
+    /// This host is subscribed to the gateway at this position.
+    pub(crate) fn set_seat(&self, at: usize) {
+        self.seat.store(at, Ordering::Relaxed);
     }
 
     /// This host is subscribed to the gateway at `url`, by another process.
     pub(crate) fn take_seat(&self, url: &str) {
-        if let Some(at) = self.places.iter().position(|place| place.url == url) {
-            self.candidates().on_subscribed(at);
+        if let Some(at) = self.urls.iter().position(|known| known == url) {
+            self.set_seat(at);
         }
     }
 
-    /// A client of the gateway that this host is subscribed to, else of the one that it prefers. The error is its innermost words:
+    /// A client of the gateway that this host is subscribed to, else of the first. The error is its innermost words:
     /// the outer ones say "transport error".
     pub async fn connect(&self) -> Result<SpandClient<Channel>, String> {
-        let seat = self.candidates().seat();
-        self.connect_to(seat).await
+        self.connect_to(self.seat()).await
     }
 
-    /// A client of the gateway at this place of the order.
+    /// A client of the gateway at this position of the list.
     pub(crate) async fn connect_to(&self, at: usize) -> Result<SpandClient<Channel>, String> {
-        let place = self.places.get(at).ok_or("no such gateway")?;
+        let url = self.urls.get(at).ok_or("no such gateway")?;
         let timeout = Duration::from_millis(self.gateway.timeout_ms.get());
-        if let Some(socket) = socket_of(&place.url) {
+        if let Some(socket) = socket_of(url) {
             let endpoint = self.patient(Endpoint::from_static(ANY_HOST));
             let channel = endpoint.connect_with_connector(Connector(socket.to_owned())).await;
             return Ok(client(channel.map_err(|error| innermost(&error))?));
         }
-        let mut endpoint = endpoint(&place.url)?;
+        let mut endpoint = endpoint(url)?;
         // The name is looked up again below, as at every connection; here its failure gets a sentence and an end of its own.
         let host = host_of(&endpoint).to_owned();
         if host.parse::<IpAddr>().is_err() {
@@ -176,7 +199,7 @@ impl Dialer {
         }
         endpoint = self.patient(endpoint).tcp_nodelay(true);
         if endpoint.uri().scheme_str() == Some("https")
-            && let Some(proof) = self.kept(|kept| kept.look(&place.url))
+            && let Some(proof) = self.kept(|kept| kept.look(url))
         {
             endpoint = endpoint.tls_config(proof).map_err(|error| innermost(&error))?;
         }

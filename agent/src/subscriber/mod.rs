@@ -5,46 +5,38 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use spand_proto::contract::HostName;
 use spand_proto::network::Network;
 use spand_proto::push::{AgentDescription, Subscription, UpdateEvent};
 use spand_proto::start::Mode;
 use spand_proto::units::Timestamp;
 use tokio::sync::{mpsc, watch};
-use tracing::warn;
+use tracing::{debug, warn};
 
-mod backoff;
-mod candidates;
-mod choice;
 mod dial;
 mod holdings;
 mod origin;
-mod outage;
 mod report;
 mod socket;
 mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
-mod way_back;
 
-pub use backoff::{Backoff, Timing};
-pub(crate) use candidates::Standing;
-pub use choice::{Place, ranked};
 pub(crate) use dial::words;
-pub use dial::{Dialer, TlsError, TlsStatus};
+pub use dial::{Dialer, Timing, TlsError, TlsStatus};
 pub use holdings::{HoldingCounts, Holdings};
-pub use outage::{Lasting, News, Outage};
 pub use report::Reporter;
 pub(crate) use stream::ask;
-pub(crate) use way_back::look;
 
 use crate::clock::Clock;
+use crate::config::Gateway;
 use crate::pause::Pausing;
 use origin::Origin;
 use stream::{Heard, Stream, StreamError};
-use way_back::{is_snapshot_end, way_back};
 
 /// Largest message that is read; the largest regular one holds one estimate.
 const MOST_MESSAGE_BYTES: usize = 64 * 1_024;
@@ -56,7 +48,7 @@ pub const QUEUE: usize = 256;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Signal {
     /// A stream from this gateway began; the next event is the start of a snapshot.
-    Connected(Place),
+    Connected(String),
     /// An event, with the moment of its arrival.
     Event(Box<UpdateEvent>, Timestamp),
     /// The sequence had a gap: the gateway dropped updates and a resync follows.
@@ -66,7 +58,7 @@ pub enum Signal {
     /// The stream ended or could not be opened.
     Lost {
         /// The gateway.
-        gateway: Place,
+        gateway: String,
         /// Why.
         why: String,
         /// When the next attempt is made, at this or another gateway.
@@ -111,8 +103,51 @@ pub struct Subscriber {
 #[derive(Debug)]
 struct End {
     at: usize,
-    was_open: bool,
+    /// Whether the stream gave a whole snapshot.
+    was_whole: bool,
     error: StreamError,
+}
+
+/// Which gateway is tried next: each of the list in its order, then a pause.
+#[derive(Debug)]
+struct Attempts {
+    next: usize,
+    pauses: ExponentialBackoff,
+}
+
+impl Attempts {
+    fn new(gateway: &Gateway) -> Self {
+        Self { next: 0, pauses: pauses(gateway) }
+    }
+
+    /// The gateway tried last gave no whole snapshot. The pause before the next attempt.
+    fn on_failed(&mut self, dialer: &Dialer, jitter: f64) -> Duration {
+        self.next = (self.next + 1) % dialer.urls().len().max(1);
+        if self.next > 0 {
+            return Duration::ZERO;
+        }
+        // Full jitter: a part that is the same on all hosts would keep them together.
+        let bound = self.pauses.next().unwrap_or_default();
+        bound.mul_f64(jitter).max(Duration::from_millis(dialer.gateway().retry_min_ms.get()) / 4)
+    }
+
+    /// A stream ended that had given a whole snapshot. The pause before the next attempt: hosts that lost a gateway together
+    /// spread out.
+    fn on_lost(&mut self, dialer: &Dialer, jitter: f64) -> Duration {
+        // From the top of the list; a first gateway that was lost is not tried before the second, since a dead one takes its time to fail.
+        let first_is_lost = self.next == 0 && dialer.urls().len() > 1;
+        *self = Self { next: usize::from(first_is_lost), ..Self::new(dialer.gateway()) };
+        let longest = Duration::from_millis(dialer.gateway().retry_max_ms.get());
+        dialer.timing().spread.min(longest).mul_f64(jitter)
+    }
+}
+
+fn pauses(gateway: &Gateway) -> ExponentialBackoff {
+    ExponentialBuilder::new()
+        .with_min_delay(Duration::from_millis(gateway.retry_min_ms.get()))
+        .with_max_delay(Duration::from_millis(gateway.retry_max_ms.get()))
+        .without_max_times()
+        .build()
 }
 
 impl Subscriber {
@@ -144,39 +179,45 @@ impl Subscriber {
     /// Keeps a subscription for `addresses` up until the receiver of its signals goes away. A change of the addresses
     /// starts it over.
     pub async fn run(mut self, mut addresses: watch::Receiver<Vec<IpAddr>>) {
-        // The gateway to subscribe at again at once.
-        let mut again = None;
+        let dialer = Arc::clone(&self.dialer);
+        let mut attempts = Attempts::new(dialer.gateway());
+        let mut pause = Duration::ZERO;
         loop {
-            let now = self.clock.now();
-            let (at, when) = again.take().map_or_else(|| self.dialer.candidates().next(now), |at| (at, now));
             tokio::select! {
-                () = tokio::time::sleep(when.since(now).into()) => {}
+                () = tokio::time::sleep(pause) => {}
                 () = self.signals.closed() => return,
             }
+            pause = Duration::ZERO;
             let own = addresses.borrow_and_update().clone();
             if own.is_empty() {
                 warn!("this host has no address that others reach it by: waiting for one");
                 if addresses.changed().await.is_err() {
                     return;
                 }
-                again = Some(at);
                 continue;
             }
             if let Some(mode) = &mut self.speaker.mode {
                 mode.mark_unchanged();
             }
             let wish = self.speaker.subscription(&own, &self.origin, self.clock);
-            let opened = Stream::open(&self.dialer, at, &wish).await;
-            let end = match opened {
+            let end = match Stream::open(&dialer, attempts.next, &wish).await {
                 Ok(stream) => self.follow(stream, &own, &mut addresses).await,
-                Err(error) => Some(End { at, was_open: false, error }),
+                Err(error) => Some(End { at: attempts.next, was_whole: false, error }),
             };
-            let Some(end) = end else { return };
-            let signal = if matches!(end.error, StreamError::AddressesChanged | StreamError::ModeChanged) {
-                again = Some(end.at);
-                Signal::Restarted(end.error.to_string())
+            let Some(End { at, was_whole, error }) = end else { return };
+            attempts.next = at;
+            let why = error.to_string();
+            let signal = if matches!(error, StreamError::AddressesChanged | StreamError::ModeChanged) {
+                Signal::Restarted(why)
             } else {
-                self.on_end(&end)
+                dialer.set_seat(0);
+                let jitter = rand::random();
+                pause = if was_whole { attempts.on_lost(&dialer, jitter) } else { attempts.on_failed(&dialer, jitter) };
+                Signal::Lost {
+                    gateway: dialer.url(at).to_owned(),
+                    why,
+                    next_retry: self.clock.now().after(pause.into()),
+                }
             };
             if self.signals.send(signal).await.is_err() {
                 return;
@@ -184,24 +225,7 @@ impl Subscriber {
         }
     }
 
-    fn on_end(&self, End { at, was_open, error }: &End) -> Signal {
-        let (now, why) = (self.clock.now(), error.to_string());
-        let mut candidates = self.dialer.candidates();
-        if *was_open {
-            candidates.on_lost(*at, why.clone(), now, rand::random());
-        } else {
-            candidates.on_failed(*at, why.clone(), now, rand::random());
-        }
-        let (_, next_retry) = candidates.next(now);
-        Signal::Lost { gateway: self.place(*at), why, next_retry }
-    }
-
-    fn place(&self, at: usize) -> Place {
-        let known = self.dialer.places().get(at).cloned();
-        known.unwrap_or_else(|| Place { url: String::new(), group: 0, rank: 0 })
-    }
-
-    /// Hands on what comes by an open stream, and by those that follow it as this host returns to gateways that it prefers. `None`
+    /// Hands on what comes by an open stream, and by those that follow it as this host returns to gateways earlier in the list. `None`
     /// where nobody listens any more.
     async fn follow(
         &mut self,
@@ -210,56 +234,67 @@ impl Subscriber {
         addresses: &mut watch::Receiver<Vec<IpAddr>>,
     ) -> Option<End> {
         let (dialer, speaker, clock) = (Arc::clone(&self.dialer), self.speaker.clone(), self.clock);
-        let mut waiting = Vec::new();
         loop {
-            self.begin(&stream, waiting).await?;
-            let back = way_back(&dialer, clock, &speaker, own);
+            let (at, mut was_whole) = (stream.at, false);
+            dialer.set_seat(at);
+            self.signals.send(Signal::Connected(dialer.url(at).to_owned())).await.ok()?;
+            let back = failback(&dialer, at, &speaker, own, clock);
             tokio::pin!(back);
-            let returned = loop {
-                let at = stream.at;
-                let end = |error| Some(End { at, was_open: true, error });
+            let error = loop {
                 tokio::select! {
                     heard = stream.next(clock) => match heard {
-                        Ok(heard) => self.hear(at, heard).await?,
-                        Err(error) => return end(error),
+                        Ok(heard) => was_whole |= self.hear(heard).await?,
+                        Err(error) => break error,
                     },
-                    returned = &mut back => break returned,
-                    changed = addresses.changed() => {
-                        return changed.is_ok().then_some(StreamError::AddressesChanged).and_then(end);
+                    returned = &mut back => {
+                        stream = returned;
+                        break StreamError::Ended;
                     }
-                    () = changed(&mut self.speaker.mode) => return end(StreamError::ModeChanged),
+                    changed = addresses.changed() => {
+                        changed.ok()?;
+                        break StreamError::AddressesChanged;
+                    }
+                    () = changed(&mut self.speaker.mode) => break StreamError::ModeChanged,
                     () = self.signals.closed() => return None,
                 }
             };
-            (stream, waiting) = (returned.stream, returned.heard);
+            if stream.at == at {
+                return Some(End { at, was_whole, error });
+            }
         }
     }
 
-    /// This host is subscribed by `stream` now, by which `waiting` has come already.
-    async fn begin(&mut self, stream: &Stream, waiting: Vec<Signal>) -> Option<()> {
-        self.dialer.candidates().on_subscribed(stream.at);
-        self.signals.send(Signal::Connected(self.place(stream.at))).await.ok()?;
-        for signal in waiting {
-            self.hand_on(signal).await?;
-        }
-        Some(())
-    }
-
-    async fn hear(&mut self, at: usize, Heard { gap, signal }: Heard) -> Option<()> {
+    /// Whether it was the end of a snapshot.
+    async fn hear(&mut self, Heard { gap, signal }: Heard) -> Option<bool> {
         if gap {
             self.signals.send(Signal::Gap).await.ok()?;
         }
-        if is_snapshot_end(&signal) {
-            self.dialer.candidates().on_whole(at);
-        }
-        self.hand_on(signal).await
-    }
-
-    async fn hand_on(&mut self, signal: Signal) -> Option<()> {
+        let mut is_end = false;
         if let Signal::Event(event, _) = &signal {
             self.origin.on_event(event);
+            is_end = matches!(**event, UpdateEvent::SnapshotEnd { .. });
         }
-        self.signals.send(signal).await.ok()
+        self.signals.send(signal).await.ok()?;
+        Some(is_end)
+    }
+}
+
+/// Tries the gateways before `at` in the list now and then, and gives a stream of the first that takes this host. Never where there are none.
+/// Hosts that came to this gateway together leave it one by one.
+async fn failback(dialer: &Dialer, at: usize, speaker: &Speaker, own: &[IpAddr], clock: Clock) -> Stream {
+    if at == 0 {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(dialer.timing().failback.mul_f64(0.5 + rand::random::<f64>())).await;
+        for earlier in 0..at {
+            // No gateway adopts this advice: it lives on until the end of the new snapshot.
+            let wish = speaker.subscription(own, &Origin::default(), clock);
+            match Stream::open(dialer, earlier, &wish).await {
+                Ok(stream) => return stream,
+                Err(error) => debug!(gateway = dialer.url(earlier), %error, "an earlier gateway is not back yet"),
+            }
+        }
     }
 }
 

@@ -77,7 +77,7 @@ impl Reporter {
     /// A reporter of the agent that started at this moment.
     pub fn new(dialer: Arc<Dialer>, host_name: HostName, agent_started: Timestamp) -> Self {
         let reported = PushCount::default();
-        let pauses_to = dialer.candidates().seat();
+        let pauses_to = dialer.seat();
         Self {
             dialer,
             client: None,
@@ -161,7 +161,7 @@ impl Reporter {
 
     /// Reports go to the gateway that this host is subscribed to, else to the one that it prefers.
     fn follow_the_seat(&mut self) {
-        let seat = self.dialer.candidates().seat();
+        let seat = self.dialer.seat();
         if self.client.as_ref().is_some_and(|(at, _)| *at != seat) {
             self.client = None;
         }
@@ -238,7 +238,7 @@ impl Reporter {
             let (at, mut client) = if let Some(kept) = kept {
                 kept
             } else {
-                let seat = self.dialer.candidates().seat();
+                let seat = self.dialer.seat();
                 (seat, self.dialer.connect_to(seat).await?)
             };
             match client.report(v1::ReportRequest::from(report)).await {

@@ -47,7 +47,7 @@ pub(super) enum StreamError {
 /// An open stream.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// The gateway's place in the order.
+    /// The gateway's position in the list.
     pub(super) at: usize,
     /// Without it the connection takes itself for idle, however many streams are open, and sends no more pings.
     _client: SpandClient<Channel>,
@@ -69,7 +69,7 @@ impl Stream {
     pub(super) async fn open(dialer: &Dialer, at: usize, subscription: &Subscription) -> Result<Self, StreamError> {
         let gateway = dialer.gateway();
         let timing = dialer.timing();
-        let url = || dialer.places().get(at).map(|place| place.url.clone()).unwrap_or_default();
+        let url = || dialer.url(at).to_owned();
         let timeout = Duration::from_millis(gateway.timeout_ms.get());
         let opened = tokio::time::timeout(timeout, async {
             let connected = dialer.connect_to(at).await;
@@ -136,7 +136,7 @@ fn refusal(url: &str, status: &tonic::Status) -> String {
 
 /// The answers, and when they came.
 pub(crate) async fn ask(dialer: &Dialer, questions: &Query) -> Result<(Vec<Answer>, Timestamp), Failure> {
-    let url = dialer.seat();
+    let url = dialer.url(dialer.seat());
     let timeout = Duration::from_millis(dialer.gateway().timeout_ms.get());
     let silent = |_| Failure::Environment(format!("the gateway at {url} does not answer within {timeout:?}"));
     // Longer than the lookup of the gateway's name may take: a lookup that fails has an error of its own.

@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow};
 use parking_lot::Mutex;
 use spand_agent::Clock;
 use spand_agent::config::{self, Config};
-use spand_agent::subscriber::{Dialer, HoldingCounts, Holdings, Place, QUEUE, Signal, Subscriber};
+use spand_agent::subscriber::{Dialer, HoldingCounts, Holdings, QUEUE, Signal, Subscriber};
 use spand_proto::contract::HostName;
 use spand_proto::push::{AgentDescription, ApplyMethod, UpdateEvent};
 use spand_proto::start::Mode;
@@ -177,8 +177,15 @@ impl Drop for Hosts {
 
 /// The configuration of a host's agent.
 fn configuration(number: usize, gateways: &[u16]) -> Config {
-    let urls = gateways.iter().map(|gateway| format!("http://{}", grpc(*gateway))).collect();
-    let gateway = config::Gateway { url: None, urls: Some(vec![urls]), ..config::Gateway::default() };
+    let mut urls: Vec<String> = gateways.iter().map(|gateway| format!("http://{}", grpc(*gateway))).collect();
+    // As an operator divides hosts: each gateway is first for as many, and those of one that is gone are divided too.
+    let (count, turn) = (urls.len().max(1), number / urls.len().max(1));
+    urls.rotate_left(number % count);
+    if let Some((_, rest)) = urls.split_first_mut() {
+        let rest_count = rest.len().max(1);
+        rest.rotate_left(turn % rest_count);
+    }
+    let gateway = config::Gateway { url: None, urls: Some(urls), ..config::Gateway::default() };
     Config { host_name: format!("web-{number}.example.org"), gateway, ..Config::default() }
 }
 
@@ -230,9 +237,9 @@ async fn hold(number: usize, shared: &Shared, clock: Clock, mut heard: mpsc::Rec
         };
         match signal {
             None => return,
-            Some(Signal::Connected(place)) => {
+            Some(Signal::Connected(url)) => {
                 holdings.on_new_stream();
-                seat = shared.gateway(&place);
+                seat = shared.gateway(&url);
                 shared.note(number, seat, What::Subscribed);
             }
             Some(Signal::Event(event, arrived)) => {
@@ -252,8 +259,8 @@ async fn hold(number: usize, shared: &Shared, clock: Clock, mut heard: mpsc::Rec
 }
 
 impl Shared {
-    fn gateway(&self, place: &Place) -> Option<u16> {
-        self.gateways.iter().copied().find(|gateway| place.url == format!("http://{}", grpc(*gateway)))
+    fn gateway(&self, url: &str) -> Option<u16> {
+        self.gateways.iter().copied().find(|gateway| url == format!("http://{}", grpc(*gateway)))
     }
 
     fn note(&self, host: usize, gateway: Option<u16>, what: What) {

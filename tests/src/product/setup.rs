@@ -169,7 +169,7 @@ pub struct AgentSetup {
     pub control_fraction: f64,
     /// Which of the agents that this process runs it is, from 0.
     pub number: u8,
-    /// The gateways of its one group by their addresses; empty: the lab's own.
+    /// Its gateways in order of preference, by their addresses; empty: the lab's own.
     pub gateways: Vec<Ipv4Addr>,
     /// Lines added to its configuration as they are.
     pub more: String,
@@ -183,7 +183,7 @@ impl AgentSetup {
         let gateways = if gateways.is_empty() {
             format!("url = {}", url(&GATEWAY_MANAGEMENT))
         } else {
-            format!("urls = [[{}]]", gateways.join(", "))
+            format!("urls = [{}]", gateways.join(", "))
         };
         let mut text = format!(
             "mode = \"{}\"\napply = \"{}\"\nstate_dir = \"agent\"\n\n[gateway]\n{gateways}\nplain_text = true\n\n[holdout]\nfraction = 0.0\n",
