@@ -279,7 +279,8 @@ mod tests {
         }
         assert!(!text.contains("completion_mean_seconds{arm=\"control\""), "nothing was measured there");
 
-        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md")).unwrap();
+        let page =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/metrics.md")).unwrap();
         let exposed = lines
             .iter()
             .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
@@ -287,6 +288,6 @@ mod tests {
         labels_are_documented(&text, &page);
         let listed = page.lines().filter(|line| line.starts_with("| `spand_agent_"));
         let listed = listed.map(|line| line.split('|').take(3).collect::<Vec<_>>().join("|") + "|");
-        assert_eq!(exposed.collect::<Vec<_>>(), listed.collect::<Vec<_>>(), "docs/metrics.md");
+        assert_eq!(exposed.collect::<Vec<_>>(), listed.collect::<Vec<_>>(), "docs/reference/metrics.md");
     }
 }
