@@ -17,8 +17,8 @@ pub(crate) fn too_few(config: &Config, limit: u64) -> Option<String> {
     let needed = config.files();
     (limit < needed).then(|| {
         format!(
-            "{limit} files may be open at a time, and with api.grpc_connections and api.http_connections reached it would be up \
-             to {needed}: raise LimitNOFILE= of the service (`ulimit -Hn`), or lower those, else connections fail before \
+            "{limit} files may be open at a time, and with api.grpc_connections reached it would be up to {needed}: raise \
+             LimitNOFILE= of the service (`ulimit -Hn`), or lower that, else connections fail before \
              their limit"
         )
     })

@@ -82,8 +82,8 @@ fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// Keys that are refused with a sentence that names them: the program, the key.
-const REMOVED: [(&str, &str); 1] = [("gateway", "limits.fragmented_packets")];
+/// What the refusal of keys that are gone begins with; it names all of them.
+const REMOVED: &str = "remove what is no option any more: ";
 
 /// Has a program check its old example, and returns the number of warnings.
 fn check(program: &str) -> Result<usize> {
@@ -97,17 +97,25 @@ fn check(program: &str) -> Result<usize> {
             .output()
             .context("cannot start the program")
     };
-    for (_, key) in REMOVED.into_iter().filter(|(of, _)| *of == program) {
-        let refused = String::from_utf8(run(&old)?.stderr)?;
-        ensure!(refused.contains(&format!("{key} is no option any more")), "{key} is not refused: {refused}");
-        let name = key.split('.').next_back().unwrap_or(key);
-        let rest: Vec<_> = std::fs::read_to_string(&old)?
-            .lines()
-            .filter(|line| !line.starts_with(name))
-            .map(|line| format!("{line}\n"))
-            .collect();
+    let refused = String::from_utf8(run(&old)?.stderr)?;
+    if let Some((_, gone)) = refused.split_once(REMOVED) {
+        // `section.key (what holds instead), …`
+        let is_key =
+            |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c == '.');
+        let gone: Vec<&str> = gone.split([' ', ',']).filter(is_key).collect();
+        let mut section = "";
+        let mut rest = String::new();
+        let text = std::fs::read_to_string(&old)?;
+        for line in text.lines() {
+            section = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')).unwrap_or(section);
+            let key = line.split_once(" = ").map_or("", |(key, _)| key);
+            if !gone.contains(&format!("{section}.{key}").as_str()) {
+                rest.push_str(line);
+                rest.push('\n');
+            }
+        }
         old = folder.path().join("old.toml");
-        std::fs::write(&old, rest.concat())?;
+        std::fs::write(&old, rest)?;
     }
     let checked = |path: &Path| -> Result<(String, Vec<String>)> {
         let output = run(path)?;

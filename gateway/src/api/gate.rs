@@ -122,7 +122,7 @@ impl Body for Incoming {
         if let Poll::Ready(Some(Ok(frame))) = &polled {
             let came = frame.data_ref().map_or(0, Bytes::len);
             let Some(left) = self.left.checked_sub(came) else {
-                return Poll::Ready(Some(Err(Status::out_of_range("it sends more than api.request_kib allows"))));
+                return Poll::Ready(Some(Err(Status::out_of_range("it sends more than 256 KiB"))));
             };
             self.left = left;
         }
@@ -145,7 +145,7 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         self.api.charge(Expected::Agents, &self.peer, (self.most - self.left) / COUNTED_BYTES);
         if self.turn.is_some() {
-            let why = "it began a request and did not send all of it, or more than api.request_kib allows";
+            let why = "it began a request and did not send all of it, or more than 256 KiB";
             self.api.shared.refusals.refuse(Expected::Agents.name(), Reason::Body, self.peer.address, why);
         }
     }

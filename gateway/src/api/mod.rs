@@ -165,11 +165,9 @@ struct Shared {
     names: names::InForce,
 }
 
-const SUBSCRIBES_TOO_OFTEN: &str =
-    "it subscribes more often than api.subscriptions_per_s allows: keep one subscription, and wait before the next";
+const SUBSCRIBES_TOO_OFTEN: &str = "it subscribes too often: keep one subscription, and wait before the next";
 const TOO_OFTEN: &str = "it asks more often than api.requests_per_s allows: ask less often";
-const REPORTS_TOO_MUCH: &str =
-    "it reports more connections than api.reported_connections_per_s allows: report them later, or raise it";
+const REPORTS_TOO_MUCH: &str = "it reports more than 10,000 connections a second: report them later";
 /// Connections of a full report.
 const FULL_REPORT: NonZeroU32 = const { NonZeroU32::new(1_024).unwrap() };
 const _: () = assert!(FULL_REPORT.get() as usize == MAX_CONNECTIONS);

@@ -22,7 +22,7 @@ use crate::buckets::key;
 
 /// Places beyond the limit for this machine's own programs, such as what asks whether the gateway is healthy.
 pub(super) const RESERVED: usize = 16;
-/// Requests of one connection whose bodies are read at a time; others wait. Each may be as large as `api.request_kib` allows.
+/// Requests of one connection whose bodies are read at a time; others wait. Each has 256 KiB at most.
 pub(super) const BODIES: usize = 2;
 /// A peer that reads nothing for so long may lose its place to another.
 const STALLED: Duration = Duration::from_secs(1);

@@ -20,12 +20,6 @@ pub struct Capture {
     pub snap_length_bytes: NonZeroU32,
     /// Kernel buffer of each reader of an interface, in MiB. Default 64: half a second of 1 Gbit/s in small packets.
     pub buffer_mib: NonZeroU32,
-    /// Pieces in which that buffer changes hands, in KiB; only `af_packet`. Default 128.
-    pub block_kib: NonZeroU32,
-    /// Take packets that are not addressed to this machine. Default on: mirrored packets never are.
-    pub promiscuous: bool,
-    /// Hand over each packet at once instead of when a block is full. Default on: otherwise starts are pushed too late.
-    pub immediate: bool,
     /// PF_RING's library; only `pf_ring`. Default none: `libpfring.so` where the system's libraries lie.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pf_ring_library: Option<PathBuf>,
@@ -103,9 +97,6 @@ impl Default for Capture {
             filter: String::new(),
             snap_length_bytes: const { NonZeroU32::new(256).unwrap() },
             buffer_mib: const { NonZeroU32::new(64).unwrap() },
-            block_kib: const { NonZeroU32::new(128).unwrap() },
-            promiscuous: true,
-            immediate: true,
             pf_ring_library: None,
             pf_ring_cluster: None,
             pf_ring_cluster_type: PfRingClusterType::TwoTuple,

@@ -1,7 +1,6 @@
 //! Checks across values: contradictions, and values that nothing can work with.
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
 
 use super::{CaptureBackend, Config, Engine, Estimate, Listen};
 use crate::api::ApiConfig;
@@ -17,18 +16,10 @@ const MAX_SNAP_LENGTH_BYTES: u32 = 262_144;
 const MIN_SNAP_LENGTH_BYTES: u32 = 118;
 /// Largest kernel buffer that can be asked for, in MiB: libpcap takes a C `int` of bytes.
 const MAX_BUFFER_MIB: u32 = 2_047;
-/// Blocks of the packet ring, in KiB.
-const BLOCK_KIB: RangeInclusive<u32> = 4..=16_384;
 /// Smallest queue between capture and engine: packets travel in batches of this many, each taken or dropped as a whole.
 const MIN_QUEUE_PACKETS: usize = run::BATCH_PACKETS;
-/// Most senders kept of one network; each report of one looks through them.
-const MAX_LIVE_SENDERS: usize = 1_024;
 /// Most buckets of a window; each network keeps all of them.
 const MAX_BUCKETS: u32 = 1_000;
-/// Largest gRPC request that can be allowed, in KiB: each connection may hold as many as its streams.
-const MAX_REQUEST_KIB: u32 = 4_096;
-/// Most batches kept for slow subscribers, whose places are made at the start: 512 changes each, more than any table holds.
-const MAX_BACKLOG_BATCHES: usize = 65_536;
 /// Longest time that is accepted anywhere, one year.
 const MAX_SECONDS: u64 = 365 * 24 * 3_600;
 
@@ -56,10 +47,6 @@ impl Config {
     pub(super) fn check(&self) -> Result<(), String> {
         self.check_capture()?;
         self.traffic.check_tunnels()?;
-        if self.limits.fragmented_packets.is_some() {
-            return Err("limits.fragmented_packets is no option any more: remove the line. Fragments of IP packets are counted and not reassembled"
-                .to_owned());
-        }
         self.check_estimate()?;
         let threads = self.engine.threads.get();
         if threads > Engine::MAX_THREADS {
@@ -71,9 +58,6 @@ impl Config {
         self.check_times()?;
         self.check_access()?;
         self.check_share()?;
-        if self.api.request_kib.get() > MAX_REQUEST_KIB {
-            return Err(format!("api.request_kib is {}: choose at most {MAX_REQUEST_KIB}", self.api.request_kib));
-        }
         let http = self.api.http_listen.0;
         if let Some(Listen(grpc)) = self.api.grpc_listen
             && grpc.port() == http.port()
@@ -107,7 +91,7 @@ impl Config {
     pub fn files(&self) -> u64 {
         let (api, capture) = (&self.api, &self.capture);
         let readers = capture.interfaces.len() * usize::from(capture.readers.get());
-        let connections = api.grpc_connections.get().saturating_add(api.http_connections.get());
+        let connections = api.grpc_connections.get().saturating_add(self.api().http_connections.get());
         let connections = connections.saturating_add(ApiConfig::RESERVED_CONNECTIONS);
         connections.saturating_add(READER_FILES * readers + OTHER_FILES) as u64
     }
@@ -146,16 +130,6 @@ impl Config {
         if buffer > MAX_BUFFER_MIB {
             return Err(format!("capture.buffer_mib is {buffer}: the kernel takes at most {MAX_BUFFER_MIB}"));
         }
-        let block = capture.block_kib.get();
-        if !block.is_power_of_two() || !BLOCK_KIB.contains(&block) {
-            let (least, most) = BLOCK_KIB.into_inner();
-            return Err(format!("capture.block_kib is {block}: choose a power of two from {least} to {most}"));
-        }
-        if u64::from(buffer) << 10 < u64::from(block) * 2 {
-            return Err(format!(
-                "capture.buffer_mib {buffer} does not hold two blocks of capture.block_kib {block}: raise the first or lower the second"
-            ));
-        }
         let queue = capture.queue_packets.get();
         if queue < MIN_QUEUE_PACKETS {
             return Err(format!(
@@ -171,38 +145,17 @@ impl Config {
             return Err(format!("estimate.buckets is {}: at most {MAX_BUCKETS}", estimate.buckets));
         }
         estimate.check_compare("estimate.compare", "estimate.rule")?;
-        if self.limits.live_senders.get() > MAX_LIVE_SENDERS {
-            return Err(format!("limits.live_senders is {}: at most {MAX_LIVE_SENDERS}", self.limits.live_senders));
-        }
         if !(estimate.change > 0.0 && estimate.change <= 10.0) {
             return Err(format!(
                 "estimate.change is {}: choose more than 0 and at most 10 (0.1 is 10 %)",
                 estimate.change
             ));
         }
-        if estimate.refresh_s > estimate.max_age_s {
-            return Err(format!(
-                "estimate.refresh_s {} is longer than estimate.max_age_s {}: an estimate would expire between refreshes",
-                estimate.refresh_s, estimate.max_age_s
-            ));
-        }
         let publish = &self.publish;
-        if publish.backlog_batches.get() > MAX_BACKLOG_BATCHES {
-            return Err(format!(
-                "publish.backlog_batches is {}: at most {MAX_BACKLOG_BATCHES} are kept",
-                publish.backlog_batches
-            ));
-        }
         if publish.renewal_s >= publish.lifetime_s {
             return Err(format!(
                 "publish.renewal_s {} is not shorter than publish.lifetime_s {}: advice would run out between renewals",
                 publish.renewal_s, publish.lifetime_s
-            ));
-        }
-        if publish.readvertise_s >= estimate.max_age_s {
-            return Err(format!(
-                "publish.readvertise_s {} is not shorter than estimate.max_age_s {}: an unchanged estimate would expire before it is advertised again",
-                publish.readvertise_s, estimate.max_age_s
             ));
         }
         Ok(())
@@ -213,17 +166,10 @@ impl Config {
             ("capture.retry_s", self.capture.retry_s.get()),
             ("estimate.bucket_s", self.estimate.bucket_s.get()),
             ("estimate.max_age_s", self.estimate.max_age_s.get()),
-            ("estimate.refresh_s", self.estimate.refresh_s.get()),
             ("limits.idle_established_s", self.limits.idle_established_s.get()),
-            ("limits.idle_other_s", self.limits.idle_other_s.get()),
-            ("limits.idle_unacknowledged_s", self.limits.idle_unacknowledged_s.get()),
-            ("api.request_timeout_s", self.api.request_timeout_s.get()),
             ("publish.destination_idle_s", self.publish.destination_idle_s.get()),
             ("publish.lifetime_s", self.publish.lifetime_s.get()),
             ("publish.renewal_s", self.publish.renewal_s.get()),
-            ("publish.readvertise_s", self.publish.readvertise_s.get()),
-            ("publish.gather_ms", self.publish.gather_ms.get() / 1_000),
-            ("store.save_interval_ms", self.store.save_interval_ms.get() / 1_000),
         ];
         match times.into_iter().find(|&(_, seconds)| seconds > MAX_SECONDS) {
             Some((key, _)) => Err(format!("{key} is longer than a year: choose at most {MAX_SECONDS} s")),

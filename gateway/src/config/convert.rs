@@ -14,6 +14,10 @@ use super::{Config, PrefixListError, load_prefix_list};
 use crate::api::ApiConfig;
 use crate::publisher::PublisherConfig;
 
+/// How often an unchanged estimate is advertised again while it lives: with new samples by the engine, and in any case by the publisher.
+const REFRESHES: u64 = 15;
+const READVERTISEMENTS: u64 = 3;
+
 /// What a caller of the engine adds to the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct EngineOptions {
@@ -47,25 +51,14 @@ impl Config {
             read_window_option: self.traffic.read_window_option,
             rule: self.estimate.rule,
             compare: self.estimate.compare.clone(),
-            openings: openings(
-                self.estimate.rule,
-                &self.estimate.compare,
-                self.limits.live_senders,
-                LossCount::Episodes,
-            ),
+            openings: openings(self.estimate.rule, &self.estimate.compare, spand_openings::PLACES, LossCount::Episodes),
             limits: EngineLimits {
                 connections: part(self.limits.connections, options.shard.count),
                 networks: part(self.limits.networks, options.shard.count),
                 segment_memory_bytes: part(mib(self.limits.segment_memory_mib), options.shard.count),
                 sender_memory_bytes: part(mib(self.limits.sender_memory_mib), options.shard.count),
                 network_memory_bytes: part(mib(self.limits.network_memory_mib), options.shard.count),
-                outstanding_segments: self.limits.outstanding_segments,
-                sequence_ranges: self.limits.sequence_ranges,
-                services: self.limits.services,
                 idle_established: seconds(self.limits.idle_established_s),
-                idle_other: seconds(self.limits.idle_other_s),
-                idle_unacknowledged: seconds(self.limits.idle_unacknowledged_s),
-                events: self.limits.events,
                 ..defaults
             },
             window: WindowConfig {
@@ -75,7 +68,7 @@ impl Config {
                 min_connections: self.estimate.min_connections.get(),
                 max_age: seconds(self.estimate.max_age_s),
                 change: self.estimate.change,
-                refresh: seconds(self.estimate.refresh_s),
+                refresh: Micros(seconds(self.estimate.max_age_s).0 / REFRESHES),
             },
             hash_seed: options.hash_seed,
             flow_reports: options.flow_reports,
@@ -89,23 +82,13 @@ impl Config {
         PublisherConfig {
             to_hosts: publish.to_hosts,
             destination_idle: seconds(publish.destination_idle_s),
-            destinations_per_host: publish.destinations_per_host,
             lifetime: seconds(publish.lifetime_s),
             renewal: Duration::from_secs(publish.renewal_s.get()),
             change: self.estimate.change,
-            readvertise: seconds(publish.readvertise_s),
+            readvertise: Micros(seconds(self.estimate.max_age_s).0 / READVERTISEMENTS),
             max_age: seconds(self.estimate.max_age_s),
-            gather: Duration::from_millis(publish.gather_ms.get()),
-            backlog_batches: publish.backlog_batches,
-            waiting_starts: publish.waiting_starts,
             subscribers: publish.subscribers,
-            subscribers_per_address: publish.subscribers_per_address,
-            leased_networks: publish.leased_networks,
-            leases: publish.leases,
-            destinations: publish.destinations,
-            waiting_networks: publish.waiting_networks,
-            remembered_networks: publish.remembered_networks,
-            addresses: publish.addresses,
+            ..PublisherConfig::default()
         }
     }
 
@@ -115,17 +98,8 @@ impl Config {
         ApiConfig {
             mode: api.mode,
             grpc_connections: api.grpc_connections,
-            http_connections: api.http_connections,
             connections_per_peer: api.connections_per_peer,
-            streams_per_peer: api.streams_per_peer,
             requests_per_s: api.requests_per_s,
-            subscriptions_per_s: api.subscriptions_per_s,
-            reported_connections_per_s: api.reported_connections_per_s,
-            request_bytes: NonZeroUsize::new((api.request_kib.get() as usize) << 10).unwrap_or(NonZeroUsize::MIN),
-            request_timeout: Duration::from_secs(api.request_timeout_s.get()),
-            reporting_hosts: api.reporting_hosts,
-            live_streams: api.live_streams,
-            live_streams_per_peer: api.live_streams_per_peer,
             ..ApiConfig::default()
         }
     }
@@ -150,12 +124,7 @@ fn seconds(count: NonZeroU64) -> Micros {
 
 /// The fields of the sections have the old keys as aliases.
 const RENAMED: Renamed<'_> = Renamed {
-    keys: &[
-        ("publish", "talked_within_s", "destination_idle_s"),
-        ("publish", "talked_networks", "destinations_per_host"),
-        ("publish", "talks", "destinations"),
-        ("publish", "retell_s", "readvertise_s"),
-    ],
+    keys: &[("publish", "talked_within_s", "destination_idle_s")],
     values: &[("publish", "to_hosts", "talking", "in_use")],
 };
 
@@ -171,9 +140,8 @@ mod tests {
 
     #[test]
     fn old_names_work_and_each_is_one_warning_that_names_the_new_one() {
-        let old =
-            "[publish]\nto_hosts = \"talking\"\ntalked_within_s = 60\ntalked_networks = 7\ntalks = 8\nretell_s = 9\n";
-        let new = "[publish]\nto_hosts = \"in_use\"\ndestination_idle_s = 60\ndestinations_per_host = 7\ndestinations = 8\nreadvertise_s = 9\n";
+        let old = "[publish]\nto_hosts = \"talking\"\ntalked_within_s = 60\n";
+        let new = "[publish]\nto_hosts = \"in_use\"\ndestination_idle_s = 60\n";
         let parsed = [old, new].map(|text| Config::parse(text, Path::new("x")).unwrap().publish);
         assert_eq!(parsed[0], parsed[1]);
         assert_ne!(parsed[0], Publish::default());
@@ -184,6 +152,9 @@ mod tests {
         );
         assert!(warnings.last().unwrap().contains("in_use"));
         assert_eq!(RENAMED.warnings(new), [""; 0]);
-        assert!(Config::parse(&format!("{old}readvertise_s = 9\n"), Path::new("x")).is_err(), "twice the same option");
+        assert!(
+            Config::parse(&format!("{old}destination_idle_s = 9\n"), Path::new("x")).is_err(),
+            "twice the same option"
+        );
     }
 }

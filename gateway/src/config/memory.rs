@@ -41,25 +41,26 @@ impl Memory {
         // The whole of the limits that engines share, and each engine's own.
         let need = MemoryNeed::of(&engine.limits);
         let buckets = usize::try_from(config.estimate.buckets.get()).unwrap_or(usize::MAX);
-        let (networks, services) = (config.limits.networks.get(), config.limits.services.get());
-        let publisher = PublisherNeed::of(&config.publisher(), (networks, services, buckets));
+        let (networks, services) = (config.limits.networks.get(), engine.limits.services.get());
+        let publishes = config.publisher();
+        let publisher = PublisherNeed::of(&publishes, (networks, services, buckets));
         let api = config.api();
         let capture = &config.capture;
         let readers = capture.interfaces.len().max(1) * usize::from(capture.readers.get());
         let snap = usize::try_from(capture.snap_length_bytes.get()).unwrap_or(usize::MAX);
         let queues = queue_bytes(capture.queue_packets.get(), snap).saturating_mul(threads);
-        let store = StoreWriter::most_bytes(mib(config.store.waiting_mib));
+        let store = StoreWriter::most_bytes(StoreWriter::WAITING_BYTES);
         let store = if config.store.enabled { store } else { 0 };
         let shared = sharing::most_bytes(threads)
-            .saturating_add(bytes_of_others(config.publish.leased_networks.get(), config.publish.subscribers.get()));
+            .saturating_add(bytes_of_others(publishes.leased_networks.get(), publishes.subscribers.get()));
         let shared = if config.share.is_on() { shared } else { 0 };
         let items = [
             ("connections", need.connections, "limits.connections"),
             ("outstanding segments", need.segments, "limits.segment_memory_mib"),
             ("senders", need.senders, "limits.sender_memory_mib"),
             ("networks and their samples", need.networks, "limits.networks, limits.network_memory_mib"),
-            ("services", need.services, "limits.services"),
-            ("events", need.events.saturating_mul(threads), "limits.events"),
+            ("services", need.services, "fixed"),
+            ("events", need.events.saturating_mul(threads), "engine.threads"),
             ("starts by network", need.starts.saturating_mul(threads), "fixed"),
             (
                 "capture rings, kernel memory",
@@ -69,20 +70,20 @@ impl Memory {
             ("frame queues", queues, "capture.queue_packets, capture.snap_length_bytes"),
             ("prefix list", engine.prefixes.len().saturating_mul(PREFIX_BYTES), "traffic.prefix_list"),
             ("names of networks", Names::most_bytes(&config.names), "names.list, names.asn_database"),
-            ("published networks and services", publisher.published, "limits.networks, limits.services"),
+            ("published networks and services", publisher.published, "limits.networks"),
             ("remote addresses with lost first flights", publisher.losers, "fixed"),
-            ("networks with history", publisher.remembered, "publish.remembered_networks"),
-            ("changes to be sent", publisher.changes, "publish.backlog_batches"),
-            ("subscribers and their starts", publisher.subscribers, "publish.subscribers, .addresses, .waiting_starts"),
-            ("networks that wait to be sent", publisher.waiting_networks, "publish.waiting_networks"),
-            ("leases", publisher.leases, "publish.leases, .leased_networks, .subscribers"),
-            ("networks in use by hosts", publisher.destinations, "publish.destinations"),
-            ("gRPC connections", api.grpc_bytes(), "api.grpc_connections, api.request_kib"),
-            ("HTTP connections", api.http_bytes(), "api.http_connections"),
-            ("reports", api.reports_bytes(), "api.reporting_hosts"),
+            ("networks with history", publisher.remembered, "fixed"),
+            ("changes to be sent", publisher.changes, "fixed"),
+            ("subscribers and their starts", publisher.subscribers, "publish.subscribers"),
+            ("networks that wait to be sent", publisher.waiting_networks, "fixed"),
+            ("leases", publisher.leases, "publish.subscribers"),
+            ("networks in use by hosts", publisher.destinations, "publish.to_hosts"),
+            ("gRPC connections", api.grpc_bytes(), "api.grpc_connections"),
+            ("HTTP connections", api.http_bytes(), "fixed"),
+            ("reports", api.reports_bytes(), "fixed"),
             ("reports that wait for engines", reported_bytes(threads), "engine.threads"),
-            ("other gateways", shared, "share.servers, engine.threads, publish.leased_networks, .subscribers"),
-            ("store", store, "store.waiting_mib"),
+            ("other gateways", shared, "share.servers, engine.threads, publish.subscribers"),
+            ("store", store, "store.enabled"),
             ("the program itself", BASE_BYTES, "fixed"),
         ];
         Self(items.map(|(name, bytes, options)| Item { name, bytes, options }).into())
@@ -149,23 +150,10 @@ mod tests {
             ("limits", "sender_memory_mib", 4_096),
             ("limits", "network_memory_mib", 2_048),
             ("limits", "networks", 4_000_000),
-            ("limits", "services", 100_000),
-            ("limits", "events", 1_000_000),
             ("capture", "buffer_mib", 128),
             ("capture", "queue_packets", 131_072),
-            ("publish", "remembered_networks", 65_536),
-            ("publish", "backlog_batches", 4_096),
             ("publish", "subscribers", 4_000),
-            ("publish", "addresses", 4_096),
-            ("publish", "waiting_starts", 8_192),
-            ("publish", "waiting_networks", 8_000_000),
-            ("publish", "leased_networks", 500_000),
-            ("publish", "leases", 8_000_000),
             ("api", "grpc_connections", 8_000),
-            ("api", "http_connections", 1_000),
-            ("api", "request_kib", 1_024),
-            ("api", "reporting_hosts", 100_000),
-            ("store", "waiting_mib", 512),
         ];
         for (section, key, value) in larger {
             let after = memory(&format!("[{section}]\n{key} = {value}"));

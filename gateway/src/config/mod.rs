@@ -10,6 +10,7 @@ mod access;
 mod capture;
 mod check;
 mod convert;
+mod gone;
 mod memory;
 mod prefix_list;
 mod sections;
@@ -103,9 +104,11 @@ impl Config {
 
     /// Reads and checks the text of a configuration; `path` only names it in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let refused = |message| ConfigError::Contradiction { path: path.to_owned(), message };
+        gone::refuse(text).map_err(refused)?;
         let mut config: Self = operator::parse(text, path)?;
         config.api.fill_in();
-        config.check().map_err(|message| ConfigError::Contradiction { path: path.to_owned(), message })?;
+        config.check().map_err(refused)?;
         Ok(config)
     }
 

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use spand_core::config::{Limits as EngineLimits, WindowConfig};
 use spand_proto::estimate::RuleKind;
@@ -17,7 +16,6 @@ use spand_proto::units::Micros;
 use super::{Listen, Tunnel, TunnelKind};
 use crate::api::ApiConfig;
 use crate::publisher::{PublisherConfig, ToHosts};
-use crate::store::StoreWriter;
 
 /// Where agents of this machine ask, unless the file says otherwise; packages make the folder.
 pub(crate) const DEFAULT_SOCKET: &str = "/run/spand/gateway.sock";
@@ -72,8 +70,6 @@ pub struct Estimate {
     pub max_age_s: NonZeroU64,
     /// Relative change that is pushed. Default 0.1.
     pub change: f64,
-    /// Seconds after which an unchanged estimate with new samples is advertised again. Default 20.
-    pub refresh_s: NonZeroU64,
 }
 
 /// `[limits]`: how large each table may grow.
@@ -90,25 +86,8 @@ pub struct Limits {
     pub sender_memory_mib: NonZeroU32,
     /// Memory of the samples in all networks' windows, in MiB.
     pub network_memory_mib: NonZeroU32,
-    /// Senders under way to one network with a place of their own, where a rule looks at them.
-    pub live_senders: NonZeroUsize,
-    /// Outstanding segments remembered per sender.
-    pub outstanding_segments: NonZeroU32,
-    /// Disjoint ranges of sequence space per sender.
-    pub sequence_ranges: NonZeroU32,
-    /// Services inside whose transfer sizes are kept.
-    pub services: NonZeroUsize,
-    /// What bounded the reassembly of IP packets: refused.
-    #[serde(skip_serializing)]
-    pub fragmented_packets: Option<IgnoredAny>,
     /// Silence in seconds after which an established connection is forgotten.
     pub idle_established_s: NonZeroU64,
-    /// The same for one that is opening or closing.
-    pub idle_other_s: NonZeroU64,
-    /// The same for one that holds segments of which none was ever acknowledged.
-    pub idle_unacknowledged_s: NonZeroU64,
-    /// Events between engine and publisher.
-    pub events: NonZeroUsize,
 }
 
 /// `[publish]`: how estimates are sent to subscribed hosts.
@@ -120,39 +99,12 @@ pub struct Publish {
     /// With `in_use`: seconds without use after which a network is withdrawn from a host. Default 600.
     #[serde(alias = "talked_within_s")]
     pub destination_idle_s: NonZeroU64,
-    /// With `in_use`: networks in use by one host. Default 4,096.
-    #[serde(alias = "talked_networks")]
-    pub destinations_per_host: NonZeroUsize,
     /// Lifetime of advice at a host, in seconds. Default 60.
     pub lifetime_s: NonZeroU64,
     /// Interval at which it is renewed, in seconds. Default 20.
     pub renewal_s: NonZeroU64,
-    /// Seconds after which an unchanged estimate is advertised again. Default 100.
-    #[serde(alias = "retell_s")]
-    pub readvertise_s: NonZeroU64,
-    /// Milliseconds for which changes are gathered. Default 20.
-    pub gather_ms: NonZeroU64,
-    /// Batches kept for slow subscribers. Default 256.
-    pub backlog_batches: NonZeroUsize,
-    /// Starts waiting for one subscriber. Default 1,024.
-    pub waiting_starts: NonZeroUsize,
     /// Subscribers at a time. Default 1,000.
     pub subscribers: NonZeroUsize,
-    /// Subscribers that may claim one address. Default 4.
-    pub subscribers_per_address: NonZeroUsize,
-    /// Networks whose budgets are divided by demand. Default 65,536.
-    pub leased_networks: NonZeroUsize,
-    /// Parts of hosts in those budgets, of all networks together. Default 1,000,000.
-    pub leases: NonZeroUsize,
-    /// With `in_use`: pairs of a host and a network in use, of all hosts together. Default 2,000,000.
-    #[serde(alias = "talks")]
-    pub destinations: NonZeroUsize,
-    /// Networks that wait to be sent, of all subscribers together. Default 2,000,000.
-    pub waiting_networks: NonZeroUsize,
-    /// Networks whose samples and window are remembered to be shown. Default 16,384.
-    pub remembered_networks: NonZeroUsize,
-    /// Addresses of one subscriber. Default 1,024.
-    pub addresses: NonZeroUsize,
 }
 
 /// `[api]`: who may ask, and where.
@@ -171,28 +123,10 @@ pub struct Api {
     pub mode: Mode,
     /// gRPC connections at a time. Default 2,000.
     pub grpc_connections: NonZeroUsize,
-    /// HTTP connections at a time. Default 256.
-    pub http_connections: NonZeroUsize,
     /// Connections of one peer at a time, on each listener. Default 64.
     pub connections_per_peer: NonZeroUsize,
-    /// Subscriptions of one peer at a time. Default 128.
-    pub streams_per_peer: NonZeroUsize,
     /// Requests of one peer in a second, on each listener. Default 1,000.
     pub requests_per_s: NonZeroU32,
-    /// New subscriptions of one client in a second. Default 10.
-    pub subscriptions_per_s: NonZeroU32,
-    /// Connections that one peer reports in a second. Default 10,000.
-    pub reported_connections_per_s: NonZeroU32,
-    /// Largest gRPC request in KiB. Default 256.
-    pub request_kib: NonZeroU32,
-    /// Longest time for a request in seconds. Default 10.
-    pub request_timeout_s: NonZeroU64,
-    /// Hosts distinguished in reports. Default 10,000.
-    pub reporting_hosts: NonZeroUsize,
-    /// Live streams of dashboards at a time. Default 32.
-    pub live_streams: NonZeroUsize,
-    /// Live streams of one peer at a time. Default 8.
-    pub live_streams_per_peer: NonZeroUsize,
 }
 
 /// `[store]`: what survives a restart.
@@ -203,10 +137,6 @@ pub struct Store {
     pub enabled: bool,
     /// Its folder, made where it is missing. Default /var/lib/spand/gateway/store.
     pub directory: PathBuf,
-    /// How often changed networks are saved, in milliseconds. Default 1000.
-    pub save_interval_ms: NonZeroU64,
-    /// Memory of changes that wait to be saved, in MiB. Default 256.
-    pub waiting_mib: NonZeroU32,
 }
 
 impl Default for Estimate {
@@ -222,7 +152,6 @@ impl Default for Estimate {
             min_connections: NonZeroU32::new(window.min_connections).unwrap_or(NonZeroU32::MIN),
             max_age_s: whole_secs(window.max_age),
             change: window.change,
-            refresh_s: whole_secs(window.refresh),
         }
     }
 }
@@ -236,15 +165,7 @@ impl Default for Limits {
             segment_memory_mib: whole_mib(limits.segment_memory_bytes),
             sender_memory_mib: whole_mib(limits.sender_memory_bytes),
             network_memory_mib: whole_mib(limits.network_memory_bytes),
-            live_senders: spand_openings::PLACES,
-            outstanding_segments: limits.outstanding_segments,
-            sequence_ranges: limits.sequence_ranges,
-            services: limits.services,
-            fragmented_packets: None,
             idle_established_s: whole_secs(limits.idle_established),
-            idle_other_s: whole_secs(limits.idle_other),
-            idle_unacknowledged_s: whole_secs(limits.idle_unacknowledged),
-            events: limits.events,
         }
     }
 }
@@ -256,21 +177,9 @@ impl Default for Publish {
         Self {
             to_hosts: publisher.to_hosts,
             destination_idle_s: whole_secs(publisher.destination_idle),
-            destinations_per_host: publisher.destinations_per_host,
             lifetime_s: whole_secs(publisher.lifetime),
             renewal_s: whole_secs(Micros::from(publisher.renewal)),
-            readvertise_s: whole_secs(publisher.readvertise),
-            gather_ms: NonZeroU64::new(Micros::from(publisher.gather).0 / 1_000).unwrap_or(NonZeroU64::MIN),
-            backlog_batches: publisher.backlog_batches,
-            waiting_starts: publisher.waiting_starts,
             subscribers: publisher.subscribers,
-            subscribers_per_address: publisher.subscribers_per_address,
-            leased_networks: publisher.leased_networks,
-            leases: publisher.leases,
-            destinations: publisher.destinations,
-            waiting_networks: publisher.waiting_networks,
-            remembered_networks: publisher.remembered_networks,
-            addresses: publisher.addresses,
         }
     }
 }
@@ -285,17 +194,8 @@ impl Default for Api {
             http_listen: Listen(SocketAddr::from(([127, 0, 0, 1], 7480))),
             mode: api.mode,
             grpc_connections: api.grpc_connections,
-            http_connections: api.http_connections,
             connections_per_peer: api.connections_per_peer,
-            streams_per_peer: api.streams_per_peer,
             requests_per_s: api.requests_per_s,
-            subscriptions_per_s: api.subscriptions_per_s,
-            reported_connections_per_s: api.reported_connections_per_s,
-            request_kib: const { NonZeroU32::new(256).unwrap() },
-            request_timeout_s: whole_secs(Micros::from(api.request_timeout)),
-            reporting_hosts: api.reporting_hosts,
-            live_streams: api.live_streams,
-            live_streams_per_peer: api.live_streams_per_peer,
         }
     }
 }
@@ -311,12 +211,7 @@ impl Api {
 
 impl Default for Store {
     fn default() -> Self {
-        Self {
-            enabled: true,
-            directory: PathBuf::from("/var/lib/spand/gateway/store"),
-            save_interval_ms: const { NonZeroU64::new(1_000).unwrap() },
-            waiting_mib: whole_mib(StoreWriter::WAITING_BYTES),
-        }
+        Self { enabled: true, directory: PathBuf::from("/var/lib/spand/gateway/store") }
     }
 }
 

@@ -126,8 +126,8 @@ fn a_fault_in_the_text_names_file_line_and_key() {
             "gateway.toml, line 2: limits.connections: invalid value: integer `0`, expected a whole number above 0",
         ),
         (
-            "[limits]\nevents = \"many\"",
-            "line 2: limits.events: invalid type: string \"many\", expected a whole number above 0",
+            "[limits]\nnetworks = \"many\"",
+            "line 2: limits.networks: invalid type: string \"many\", expected a whole number above 0",
         ),
         ("[traffic]\n\ninternal = [\"10.0.0.0/33\"]", "line 3: traffic.internal: `10.0.0.0/33` is not a network"),
         ("[api]\ngrpc_listen = \"localhost\"", "line 2: api.grpc_listen: `localhost` is no address to listen on"),
@@ -164,26 +164,13 @@ fn values_that_contradict_each_other_are_refused() {
         ("[capture]\nsnap_length_bytes = 60", "snap_length_bytes is 60"),
         ("[capture]\nqueue_packets = 511", "capture.queue_packets is 511: choose at least 512"),
         ("[capture]\nbuffer_mib = 4096", "buffer_mib is 4096"),
-        ("[capture]\nblock_kib = 100", "capture.block_kib is 100: choose a power of two from 4 to 16384"),
-        ("[capture]\nblock_kib = 1024\nbuffer_mib = 1", "capture.buffer_mib 1 does not hold two blocks"),
         ("[estimate]\ncompare = [\"liss\", \"iss\", \"liss\"]", "estimate.compare names `liss`: it is there twice"),
         ("[estimate]\ncompare = [\"robust\"]", "estimate.compare names `robust`: it is estimate.rule"),
-        ("[limits]\nlive_senders = 2000", "limits.live_senders is 2000: at most 1024"),
         ("[estimate]\nchange = 0.0", "estimate.change is 0"),
         ("[estimate]\nchange = nan", "estimate.change is NaN"),
-        ("[estimate]\nrefresh_s = 400", "refresh_s 400 is longer"),
         ("[[traffic.tunnel]]\nkind = \"gtp\"\nendpoints = []", "traffic.tunnel of kind gtp names no endpoints"),
         ("[publish]\nrenewal_s = 60", "renewal_s 60 is not shorter"),
-        (
-            "[publish]\nreadvertise_s = 300",
-            "publish.readvertise_s 300 is not shorter than estimate.max_age_s 300: an unchanged estimate would expire",
-        ),
-        ("[estimate]\nmax_age_s = 60", "publish.readvertise_s 100 is not shorter than estimate.max_age_s 60"),
-        (
-            "[publish]\nbacklog_batches = 100000000000",
-            "publish.backlog_batches is 100000000000: at most 65536 are kept",
-        ),
-        ("[limits]\nidle_other_s = 40000000", "limits.idle_other_s is longer than a year"),
+        ("[limits]\nidle_established_s = 40000000", "limits.idle_established_s is longer than a year"),
         ("[tls]\nkey = \"a\"", "tls.certificate and tls.key go together"),
         ("[tls]\nca = \"a\"", "the gateway has nothing to show them"),
         (
@@ -196,7 +183,6 @@ fn values_that_contradict_each_other_are_refused() {
         ),
         ("[api]\ngrpc_listen = \"192.0.2.1:7400\"", "api.grpc_listen 192.0.2.1:7400 is reached by other machines"),
         ("[api]\ngrpc_listen = \"[::]:7400\"", "or say agents.plain_text = true where that network is trusted"),
-        ("[api]\nrequest_kib = 8192", "api.request_kib is 8192: choose at most 4096"),
         ("[admin]\ntls = true", "admin.tls is on without a certificate"),
         ("[admin]\nopen = true\npasswords = \"p\"", "admin.open lets everyone in although"),
         ("[api]\nhttp_listen = \"192.0.2.1:7480\"", "nobody has to prove anything there: name admin.passwords"),
@@ -217,7 +203,6 @@ fn values_that_contradict_each_other_are_refused() {
         assert!(message.contains(expected), "{message:?} lacks {expected:?}");
     }
     for text in [
-        "[publish]\nreadvertise_s = 299",
         "[api]\ngrpc_listen = \"192.0.2.1:7400\"\n[agents]\nplain_text = true",
         "[api]\ngrpc_listen = \"[::]:7400\"\n[tls]\nkey = \"a\"\ncertificate = \"b\"\nca = \"c\"",
         "[api]\ngrpc_listen = \"127.9.9.9:7400\"",
@@ -266,12 +251,6 @@ fn tunnels_are_looked_into_between_named_endpoints_alone() {
     let many: Vec<String> = (0..257).map(|n| format!("10.0.{}.{}/32", n / 256, n % 256)).collect();
     assert!(fault(&tunnel(&many)).contains("traffic.tunnel of kind vxlan names 257 endpoints: at most 256"));
     in_force(&(tunnel(&one).repeat(31) + &tunnel(&many[1..])));
-}
-
-#[test]
-fn the_option_that_bounded_reassembly_is_refused() {
-    let message = fault("[limits]\nfragmented_packets = 4096");
-    assert!(message.contains("limits.fragmented_packets is no option any more: remove the line"), "{message}");
 }
 
 #[test]

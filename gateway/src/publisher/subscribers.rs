@@ -166,7 +166,7 @@ pub enum SubscribeError {
     /// Too many subscribers claim every address; this is the first.
     #[error(
         "{address} is claimed by {limit} subscribers already: set `addresses` in the agent's configuration to those that are the \
-         host's own, or raise publish.subscribers_per_address in the gateway's"
+         host's own"
     )]
     AddressTaken {
         /// The address.

@@ -65,6 +65,8 @@ use crate::descriptors;
 use crate::publisher::{MonotonicClock, Part, Published};
 use crate::sharing::{self, EngineEnd, Sharing};
 
+/// Size in which a kernel buffer is handed over.
+const RING_BLOCK: Bytes = Bytes(128 << 10);
 /// Longest wait of a capture thread without packets; also what a stop may take.
 const READ_TIMEOUT: Micros = Micros::from_millis(100);
 
@@ -204,9 +206,10 @@ pub(crate) fn live_options(capture: &Capture) -> impl Iterator<Item = LiveOption
         filter: (!capture.filter.is_empty()).then(|| capture.filter.clone()),
         snap_len: capture.snap_length_bytes,
         buffer: Bytes(u64::from(NonZeroU32::get(capture.buffer_mib)) << 20),
-        block: Bytes(u64::from(capture.block_kib.get()) << 10),
-        immediate: capture.immediate,
-        promiscuous: capture.promiscuous,
+        block: RING_BLOCK,
+        // Mirrored packets are addressed to others, and a block that fills up first would delay starts.
+        immediate: true,
+        promiscuous: true,
         read_timeout: READ_TIMEOUT,
         group: None,
         pf_ring: capture.pf_ring(),

@@ -1,6 +1,5 @@
 //! What the store held, given back to the engines and to the API.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +11,13 @@ use spand_proto::operator::Failure;
 use spand_proto::units::{Micros, Timestamp, counted};
 
 use super::cannot_start_a_thread;
-use crate::config::{Config, mib};
+use crate::config::Config;
 use crate::publisher::{Batch, Part, Published, Trend};
 use crate::store::{Contents, OpenError, Opened, Refused, SledStore, StoreWriter};
 use crate::totals::{Point, Step};
+
+/// Time between writes of changed networks.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the store gave, and what goes on to write to it.
 pub(super) struct Restored {
@@ -69,9 +71,7 @@ pub(super) fn restore(
     published.restore(networks);
     trends.retain(|trend| published.network(trend.network).is_some());
     published.apply(Batch { trends, ..Batch::new() });
-    let (interval, limit) = writing(config);
-    let writer =
-        StoreWriter::start_within(store, interval, limit, None).map_err(|error| cannot_start_a_thread(&error))?;
+    let writer = StoreWriter::start(store, SAVE_INTERVAL).map_err(|error| cannot_start_a_thread(&error))?;
     for (reason, count) in counts {
         writer.measures().refuse(reason, count);
     }
@@ -89,21 +89,11 @@ fn start_without(
 ) -> Result<Restored, Failure> {
     tracing::error!("{error}; the gateway starts cold, saves nothing, and tries again");
     keep_account(&mut engines);
-    let (interval, limit) = writing(config);
-    let writer = StoreWriter::start_within(
-        SledStore::closed(config.store.directory.clone()),
-        interval,
-        limit,
-        Some(error.into()),
-    )
-    .map_err(|error| cannot_start_a_thread(&error))?;
+    let store = SledStore::closed(config.store.directory.clone());
+    let writer = StoreWriter::start_within(store, SAVE_INTERVAL, StoreWriter::WAITING_BYTES, Some(error.into()))
+        .map_err(|error| cannot_start_a_thread(&error))?;
     published.readiness().not_ready(Part::Store, error.to_string());
     Ok(Restored { engines, store: Some(Arc::new(writer)), totals: Vec::new() })
-}
-
-/// Time between writes, and how much may wait.
-fn writing(config: &Config) -> (Duration, NonZeroUsize) {
-    (Duration::from_millis(config.store.save_interval_ms.get()), mib(config.store.waiting_mib))
 }
 
 /// From here on the engines keep account of changes.

@@ -68,14 +68,12 @@ pub(super) async fn live(
         Err(NoPlace::AtAll) => {
             api.shared.measures.live_refused.inc();
             let most = api.shared.config.live_streams;
-            let detail = format!("{most} live streams are open already: close one, or raise api.live_streams");
+            let detail = format!("{most} live streams are open already: close one");
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
         }
         Err(NoPlace::OfPeer) => {
             let most = api.shared.config.live_streams_per_peer;
-            let why = format!(
-                "{most} live streams of this address are open already: close one, or raise api.live_streams_per_peer"
-            );
+            let why = format!("{most} live streams of this address are open already: close one");
             api.shared.refusals.refuse("http", Reason::LiveStreams, peer.address, &why);
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, why));
         }

@@ -265,7 +265,7 @@ async fn a_client_subscribes_so_often_and_is_then_refused_while_others_are_not()
     // One more for each second that it took, which is none but on a very busy machine.
     assert!((12..=22).contains(&refused.len()), "{}", refused.len());
     for status in &refused {
-        check(status, Code::ResourceExhausted, "api.subscriptions_per_s");
+        check(status, Code::ResourceExhausted, "subscribes too often");
     }
     assert!(client(&rig).await.subscribe(wish(&[HONEST])).await.is_ok(), "another address is another client");
     let (_, metrics) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;

@@ -6,7 +6,7 @@
 //!
 //! The publisher is the gateway's own and tells subscriptions in this process, which make a message of each update and encode
 //! it; `--grpc N` of them are clients over loopback instead. What comes from the engine is made up: networks with an estimate,
-//! all refreshed within `publish.retell_s`, some of which move, and starts of hosts towards networks by a power law. Ten minutes
+//! all refreshed within 100 s, some of which move, and starts of hosts towards networks by a power law. Ten minutes
 //! of starts come before what is measured, as fast as hosts read them, by a clock that passes with the starts.
 //!
 //! CPU is the process's own: what others do on the machine lengthens the seconds and not the microseconds.
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     /// Estimates a second that move by enough to be sent, any as likely as any other
     #[arg(long, default_value_t = 3_000)]
     moves: u32,
-    /// Networks with which one host talks (`publish.destinations_per_host`)
+    /// Networks with which one host talks
     #[arg(long, default_value_t = 4_096)]
     destinations_per_host: usize,
     /// Seconds measured
