@@ -227,7 +227,7 @@ fn values_that_do_not_go_together_are_named() {
         ("[holdout]\nfraction = nan", "holdout.fraction is NaN"),
         ("[policy]\nrtt_ratio_min = 1.5", "must hold 1 between them"),
         ("[policy]\nrtt_ratio_max = inf", "must hold 1 between them"),
-        ("[route]\nbatch_ms = 9223372036854775807", "route.batch_ms is longer than a day"),
+        ("[policy]\nlifetime_s = 9223372036854775807", "policy.lifetime_s is longer than a day"),
         ("[policy]\nlifetime_s = 86401", "policy.lifetime_s is longer than a day"),
         ("[log]\nfilter = \"loud\"", "log.filter `loud` is no level: write error, warn, info"),
         ("state_dir = \"\"", "state_dir is empty: name a folder"),

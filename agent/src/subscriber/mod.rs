@@ -26,7 +26,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use dial::words;
+pub(crate) use dial::{CALL_TIMEOUT, words};
 pub use dial::{Dialer, Timing, TlsError, TlsStatus};
 pub use holdings::{HoldingCounts, Holdings};
 pub use report::Reporter;

@@ -70,7 +70,7 @@ impl Stream {
         let gateway = dialer.gateway();
         let timing = dialer.timing();
         let url = || dialer.url(at).to_owned();
-        let timeout = Duration::from_millis(gateway.timeout_ms.get());
+        let timeout = super::CALL_TIMEOUT;
         let opened = tokio::time::timeout(timeout, async {
             let connected = dialer.connect_to(at).await;
             let mut client = connected.map_err(|why| StreamError::Connect { url: url(), why })?;
@@ -137,7 +137,7 @@ fn refusal(url: &str, status: &tonic::Status) -> String {
 /// The answers, and when they came.
 pub(crate) async fn ask(dialer: &Dialer, questions: &Query) -> Result<(Vec<Answer>, Timestamp), Failure> {
     let url = dialer.url(dialer.seat());
-    let timeout = Duration::from_millis(dialer.gateway().timeout_ms.get());
+    let timeout = super::CALL_TIMEOUT;
     let silent = |_| Failure::Environment(format!("the gateway at {url} does not answer within {timeout:?}"));
     // Longer than the lookup of the gateway's name may take: a lookup that fails has an error of its own.
     let connected = tokio::time::timeout(timeout * 2, dialer.connect()).await.map_err(silent)?;

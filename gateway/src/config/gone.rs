@@ -1,9 +1,9 @@
 //! Keys of earlier releases that are refused, each with what takes its place.
 
-use toml::Table;
+use spand_proto::operator::Gone;
 
-/// Section, key, and what holds without it.
-const GONE: &[(&str, &str, &str)] = &[
+/// Most are constants with the values that were their defaults.
+pub(super) const GONE: &[Gone] = &[
     ("capture", "block_kib", "blocks of 128 KiB"),
     ("capture", "immediate", "packets are always handed over at once"),
     ("capture", "promiscuous", "packets to other machines are always taken"),
@@ -43,27 +43,3 @@ const GONE: &[(&str, &str, &str)] = &[
     ("store", "save_interval_ms", "one second"),
     ("store", "waiting_mib", "256 MiB"),
 ];
-
-/// Refuses a configuration that has such keys, in one sentence that names all of them.
-pub(super) fn refuse(text: &str) -> Result<(), String> {
-    let Ok(table) = text.parse::<Table>() else { return Ok(()) };
-    let has = |section: &str, key: &str| {
-        table.get(section).and_then(toml::Value::as_table).is_some_and(|section| section.contains_key(key))
-    };
-    let gone = GONE.iter().filter(|(section, key, _)| has(section, key));
-    let found: Vec<String> = gone.map(|(section, key, instead)| format!("{section}.{key} ({instead})")).collect();
-    if found.is_empty() { Ok(()) } else { Err(format!("remove what is no option any more: {}", found.join(", "))) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_keys_that_are_gone_are_named_at_once_with_what_holds_instead() {
-        let message = refuse("[publish]\ngather_ms = 1\n[limits]\nevents = 7\nconnections = 9").unwrap_err();
-        assert_eq!(message, "remove what is no option any more: limits.events (65,536), publish.gather_ms (20 ms)");
-        assert_eq!(refuse("[limits]\nconnections = 9"), Ok(()));
-        assert_eq!(refuse("[limits"), Ok(()), "what cannot be read is refused by its reader");
-    }
-}

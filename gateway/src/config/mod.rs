@@ -105,7 +105,7 @@ impl Config {
     /// Reads and checks the text of a configuration; `path` only names it in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let refused = |message| ConfigError::Contradiction { path: path.to_owned(), message };
-        gone::refuse(text).map_err(refused)?;
+        operator::refuse_gone(text, gone::GONE).map_err(refused)?;
         let mut config: Self = operator::parse(text, path)?;
         config.api.fill_in();
         config.check().map_err(refused)?;

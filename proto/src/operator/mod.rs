@@ -8,6 +8,7 @@ mod advice;
 mod config;
 mod diagnosis;
 mod exposition;
+mod gone;
 mod logging;
 mod moment;
 mod printable;
@@ -20,6 +21,7 @@ pub use diagnosis::{
     judge_configuration, judge_directory, judge_kernel,
 };
 pub use exposition::Exposition;
+pub use gone::{Gone, refuse_gone};
 pub use logging::{LINES, Log, LogFormat, WINDOW, lines_left_out};
 pub use moment::{rfc3339, rfc3339_ms, rfc3339_ns, rfc3339_unix_s};
 pub use printable::{printable, printable_json};
