@@ -48,7 +48,7 @@ fn a_killed_agent_leaves_nothing_within_five_seconds() {
         agent.kill();
         let killed = Instant::now();
         eventually("the guard removes the routes", || ours().is_empty()).await;
-        // What `docs/operate/faults.md` promises, and many times what it takes.
+        // What `docs/operate/agent.md` promises, and many times what it takes.
         assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
     });
 }
