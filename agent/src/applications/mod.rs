@@ -142,7 +142,7 @@ fn settings(config: &Config, policy: &Policy, now: Timestamp) -> Settings {
     Settings {
         now,
         control_fraction: config.bpf.control_fraction,
-        seed: 0,
+        seed: config.bpf.control_seed,
         initial_window: policy.initial_window,
         usual_bytes: usual_bytes.filter(|bytes| *bytes > Bytes(0)),
     }

@@ -1,7 +1,7 @@
 //! What a value's type cannot say: ranges, and values that do not go together.
 
 use std::collections::BTreeMap;
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU32;
 
 use spand_proto::push::MAX_ADDRESSES;
 use spand_proto::start::{DEFAULT_INITIAL_WINDOW, Floor, Mode, PacingRule, RttBounds, StartPolicy, TransferSize};
@@ -13,13 +13,6 @@ use crate::policy::{Holdout, Policy, Scope, Shapes};
 /// Largest window in segments that any key may ask for: the most that TCP's scaled window can have in flight at the
 /// smallest MSS, and far above anything sensible.
 const MOST_SEGMENTS: u32 = 65_535;
-
-/// Connections with a loss that a start below the host's default needs.
-const FLOOR_LOSS_CONNECTIONS: u32 = 3;
-/// The handshake's round trip, as part of the estimate's, within which the estimate is of this path.
-const RTT_RATIOS: RttBounds = RttBounds { low: 0.5, high: 2.0 };
-/// Length of a holdout's slot. All hosts draw with the same seed: they leave the same networks alone at the same time.
-const HOLDOUT_SLOT_S: NonZeroU64 = NonZeroU64::new(3_600).unwrap();
 
 impl Config {
     /// Every fault, the first one in words.
@@ -40,6 +33,13 @@ impl Config {
             return Err("state_dir is empty: name a folder, or leave it out for /var/lib/spand/agent".to_owned());
         }
         self.log.check()?;
+        let (low, high) = (self.policy.rtt_ratio_min, self.policy.rtt_ratio_max);
+        if !(low > 0.0 && low <= 1.0 && high >= 1.0 && high.is_finite()) {
+            return Err(format!(
+                "policy.rtt_ratio_min {low} and policy.rtt_ratio_max {high} must hold 1 between them, and the first be \
+                 above 0"
+            ));
+        }
         if !(0.0..=1.0).contains(&self.holdout.fraction) {
             return Err(format!("holdout.fraction is {}: give 0 to 1, such as 0.05", self.holdout.fraction));
         }
@@ -57,10 +57,14 @@ impl Config {
         }
         let day_ms = 24 * 3_600 * 1_000;
         let times_ms = [
+            ("gateway.timeout_ms", self.gateway.timeout_ms.get()),
             ("gateway.idle_timeout_s", self.gateway.idle_timeout_s.get().saturating_mul(1_000)),
             ("gateway.retry_max_ms", self.gateway.retry_max_ms.get()),
             ("policy.lifetime_s", self.policy.lifetime_s.get().saturating_mul(1_000)),
             ("policy.max_age_s", self.policy.max_age_s.get().saturating_mul(1_000)),
+            ("route.batch_ms", self.route.batch_ms.get()),
+            ("route.settle_ms", self.route.settle_ms.get()),
+            ("route.verify_s", self.route.verify_s.get().saturating_mul(1_000)),
         ];
         if let Some((key, _)) = times_ms.into_iter().find(|(_, ms)| *ms > day_ms) {
             return Err(format!("{key} is longer than a day: give less"));
@@ -95,10 +99,12 @@ impl Config {
         if self.mode != Mode::Paper {
             start.fraction = Some(policy.fraction);
             start.cap = Some(Segments(policy.cap_segments.get()));
-            start.floor =
-                Some(Floor { lowest: Segments(policy.floor_segments.get()), loss_connections: FLOOR_LOSS_CONNECTIONS });
+            start.floor = Some(Floor {
+                lowest: Segments(policy.floor_segments.get()),
+                loss_connections: policy.floor_loss_connections.get(),
+            });
             start.crowd = policy.crowd;
-            start.rtt_bounds = Some(RTT_RATIOS);
+            start.rtt_bounds = Some(RttBounds { low: policy.rtt_ratio_min, high: policy.rtt_ratio_max });
             if self.apply == ApplyMethod::Route {
                 let burst = self.route.burst_fraction;
                 start.fraction = start.fraction.map(|part| if burst < part { burst } else { part });
@@ -121,7 +127,7 @@ impl Config {
             start,
             shapes: if has_shapes { self.start.shapes() } else { Shapes::default() },
             scope: Scope::new(&self.destinations.include, &self.destinations.exclude, &caps(&self.destinations.caps)),
-            holdout: Holdout { fraction: self.holdout.fraction, slot_s: HOLDOUT_SLOT_S, seed: 0 },
+            holdout: Holdout { fraction: self.holdout.fraction, slot_s: self.holdout.slot_s, seed: self.holdout.seed },
             initial_window: Segments(policy.initial_window_segments.get()),
             service_size: policy.service_bytes.map_or(TransferSize::Unknown, |b| TransferSize::Known(Bytes(b.get()))),
             sets_threshold: self.apply == ApplyMethod::Bpf,

@@ -116,21 +116,6 @@ impl Default for Config {
     }
 }
 
-/// Keys of earlier releases, constants with the values that were their defaults.
-const GONE: &[operator::Gone] = &[
-    ("gateway", "timeout_ms", "5 s"),
-    ("policy", "floor_loss_connections", "3"),
-    ("policy", "rtt_ratio_min", "0.5"),
-    ("policy", "rtt_ratio_max", "2.0"),
-    ("holdout", "slot_s", "an hour"),
-    ("holdout", "seed", "0"),
-    ("route", "batch_ms", "200 ms"),
-    ("route", "settle_ms", "2 s"),
-    ("route", "verify_s", "10 s"),
-    ("bpf", "control_seed", "0"),
-    ("limits", "applied", "1,024 routes"),
-];
-
 impl Config {
     /// The file that exists while advice is paused.
     pub fn pause_file(&self) -> PathBuf {
@@ -152,13 +137,11 @@ impl Config {
 
     /// Reads and checks the text of a configuration; `path` only names it in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
-        let refused = |message| ConfigError::Contradiction { path: path.to_owned(), message };
-        operator::refuse_gone(text, GONE).map_err(refused)?;
         let mut config: Self = operator::parse(text, path)?;
         config.renamed = RENAMED.warnings(text);
         config.gateway.fill_in();
         config.start.check(config.mode).map_err(|fault| ConfigError::at(path, text, fault.at, fault.message))?;
-        config.check().map_err(refused)?;
+        config.check().map_err(|message| ConfigError::Contradiction { path: path.to_owned(), message })?;
         Ok(config)
     }
 

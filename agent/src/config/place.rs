@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_state_directory_is_read_out_of_a_configuration_that_is_at_fault_elsewhere() {
-        for fault in ["[route]\nspeed = 3\n", "mode = \"quick\"\n", "[route]\nburst_fraction = \"soon\"\n"] {
+        for fault in ["[route]\nspeed = 3\n", "mode = \"quick\"\n", "[route]\nsettle_ms = \"soon\"\n"] {
             let (place, warning, folder) = place(&format!("state_dir = \"st'ate\"\n{fault}"), None);
             assert_eq!(place.socket, Path::new(&folder).join("st'ate/control.sock"));
             assert_eq!(place.ledger, Path::new(&folder).join("st'ate/ledger.jsonl"));

@@ -78,7 +78,7 @@ mod tests {
         let new = config(
             "apply = \"route\"\nmode = \"observe\"\nstate_dir = \"/srv/a\"\n[gateway]\nurl = \"http://[::1]:1\"\n\
              [policy]\ncap_segments = 20\nlifetime_s = 30\n[destinations]\nexclude = [\"192.0.2.0/24\"]\n\
-             caps = { \"10.0.0.0/8\" = 9 }\n[start]\ngrowth = \"dbc\"\n[[start.for]]\nprefixes = [\"10.0.0.0/8\"]\ngrowth = \"standard\"\n[holdout]\nfraction = 0.5\n[bpf]\ncontrol_fraction = 0.5\n\
+             caps = { \"10.0.0.0/8\" = 9 }\n[start]\ngrowth = \"dbc\"\n[[start.for]]\nprefixes = [\"10.0.0.0/8\"]\ngrowth = \"standard\"\n[holdout]\nfraction = 0.5\nseed = 3\n[bpf]\ncontrol_fraction = 0.5\n\
              bbr = \"window\"\ncgroup = \"/srv/c\"\n[tls]\nkey = \"k\"\n[process]\nuser = \"u\"\n[log]\nfilter = \"debug\"",
         );
         let Reloaded { config: after, in_force, needs_restart } = old.reloaded(&new);
@@ -99,6 +99,7 @@ mod tests {
             "bpf.cgroup",
             "bpf.name",
             "gateway.url",
+            "holdout.seed",
             "log.filter",
             "policy.lifetime_s",
             "process.user",

@@ -51,6 +51,8 @@ pub struct Gateway {
     pub urls: Option<Vec<String>>,
     /// Speak to gateways on other machines without TLS. Default off.
     pub plain_text: bool,
+    /// Longest wait for a connection or an answer, in milliseconds. Default 5000.
+    pub timeout_ms: NonZeroU64,
     /// Time without a message after which a stream counts as dead, in seconds. Default 45: two refreshes missed.
     #[serde(alias = "silence_s")]
     pub idle_timeout_s: NonZeroU64,
@@ -70,6 +72,8 @@ pub struct Policy {
     pub cap_segments: NonZeroU32,
     /// Smallest start where connections lost packets; elsewhere the host's default. Default 10: losses lower no start.
     pub floor_segments: NonZeroU32,
+    /// Connections with a loss that a start below the host's default needs, where `floor_segments` allows it. Default 3.
+    pub floor_loss_connections: NonZeroU32,
     /// Whether short transfers start with up to 20 segments where the share is less since many share the path, and slow start takes
     /// longer ones to 25. Default true.
     pub crowd: bool,
@@ -79,6 +83,10 @@ pub struct Policy {
     pub min_connections: NonZeroU32,
     /// Oldest newest-sample that an estimate may have, in seconds. Default 300.
     pub max_age_s: NonZeroU64,
+    /// Smallest ratio of the handshake's round trip to the estimate's. Default 0.5.
+    pub rtt_ratio_min: f64,
+    /// Largest ratio. Default 2.0.
+    pub rtt_ratio_max: f64,
     /// Longest lifetime of advice, even if the gateway gives a longer one, in seconds. Default 60.
     pub lifetime_s: NonZeroU64,
     /// The host's own initial window. Default 10 (RFC 6928).
@@ -133,6 +141,10 @@ pub struct Holdout {
     /// Part of all networks and time slots, 0 to 1. Default 0.05.
     #[serde(alias = "share")]
     pub fraction: f64,
+    /// Length of a time slot in seconds. Default 3600.
+    pub slot_s: NonZeroU64,
+    /// Seed of the draw. Default 0. Hosts with the same seed leave the same networks alone at the same time: keep it so.
+    pub seed: u64,
 }
 
 /// `[route]`: the applier that sets the initial window of routes.
@@ -143,6 +155,12 @@ pub struct Route {
     pub burst_fraction: Fraction,
     /// Largest unpaced start, outside `paper` mode. Default 32.
     pub burst_cap_segments: NonZeroU32,
+    /// Shortest time between two batches of changes, in milliseconds. Default 200.
+    pub batch_ms: NonZeroU64,
+    /// How long the kernel's routes must stand still before ours come back, in milliseconds. Default 2000.
+    pub settle_ms: NonZeroU64,
+    /// How often all routes are compared with the kernel's, in seconds. Default 10.
+    pub verify_s: NonZeroU64,
 }
 
 /// `[bpf]`: the applier that starts connections one by one, by programs in the kernel.
@@ -165,6 +183,8 @@ pub struct Bpf {
     /// Part of the connections that is left alone and compared with, 0 to 1. Default 0.05.
     #[serde(alias = "control_share")]
     pub control_fraction: f64,
+    /// Seed of that draw. Default 0.
+    pub control_seed: u64,
     /// Whether a connection's first timeout comes from the estimate. Default true.
     pub initial_timeout: bool,
     /// Whether the acknowledgements of its first segments correct a start on CUBIC or Reno, with variant `stay`. Default true.
@@ -255,6 +275,8 @@ pub struct Metrics {
 pub struct Limits {
     /// Networks held from the gateway. Default 65,536.
     pub networks: NonZeroUsize,
+    /// Routes of ours at one time. Default 1,024.
+    pub applied: NonZeroUsize,
 }
 
 /// `[applications]`: a socket for applications with a transport of their own.
@@ -289,6 +311,7 @@ impl Default for Gateway {
             url: Some(gateways::DEFAULT_URL.to_owned()),
             urls: None,
             plain_text: false,
+            timeout_ms: const { NonZeroU64::new(5_000).unwrap() },
             idle_timeout_s: const { NonZeroU64::new(45).unwrap() },
             retry_min_ms: const { NonZeroU64::new(200).unwrap() },
             retry_max_ms: const { NonZeroU64::new(30_000).unwrap() },
@@ -303,10 +326,13 @@ impl Default for Policy {
             fraction: part(1.0),
             cap_segments: const { NonZeroU32::new(100).unwrap() },
             floor_segments: const { NonZeroU32::new(DEFAULT_INITIAL_WINDOW.0).unwrap() },
+            floor_loss_connections: const { NonZeroU32::new(3).unwrap() },
             crowd: true,
             min_samples: const { NonZeroU32::new(3).unwrap() },
             min_connections: const { NonZeroU32::new(2).unwrap() },
             max_age_s: const { NonZeroU64::new(300).unwrap() },
+            rtt_ratio_min: 0.5,
+            rtt_ratio_max: 2.0,
             lifetime_s: const { NonZeroU64::new(60).unwrap() },
             initial_window_segments: const { NonZeroU32::new(10).unwrap() },
             service_bytes: None,
@@ -316,13 +342,19 @@ impl Default for Policy {
 
 impl Default for Holdout {
     fn default() -> Self {
-        Self { fraction: 0.05 }
+        Self { fraction: 0.05, slot_s: const { NonZeroU64::new(3_600).unwrap() }, seed: 0 }
     }
 }
 
 impl Default for Route {
     fn default() -> Self {
-        Self { burst_fraction: part(0.5), burst_cap_segments: const { NonZeroU32::new(32).unwrap() } }
+        Self {
+            burst_fraction: part(0.5),
+            burst_cap_segments: const { NonZeroU32::new(32).unwrap() },
+            batch_ms: const { NonZeroU64::new(200).unwrap() },
+            settle_ms: const { NonZeroU64::new(2_000).unwrap() },
+            verify_s: const { NonZeroU64::new(10).unwrap() },
+        }
     }
 }
 
@@ -336,6 +368,7 @@ impl Default for Bpf {
             bbr: Bbr::default(),
             name: "spand".to_owned(),
             control_fraction: 0.05,
+            control_seed: 0,
             initial_timeout: true,
             check: true,
             window_option: false,
@@ -345,7 +378,10 @@ impl Default for Bpf {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { networks: const { NonZeroUsize::new(65_536).unwrap() } }
+        Self {
+            networks: const { NonZeroUsize::new(65_536).unwrap() },
+            applied: const { NonZeroUsize::new(1_024).unwrap() },
+        }
     }
 }
 

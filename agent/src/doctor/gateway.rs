@@ -82,7 +82,7 @@ fn judge_advice(answers: &[Answer]) -> Check {
 
 /// Asks all at once.
 async fn all(dialer: &Dialer) -> Vec<(String, Look)> {
-    let patience = crate::subscriber::CALL_TIMEOUT;
+    let patience = Duration::from_millis(dialer.gateway().timeout_ms.get());
     let one = async |(at, url): (usize, String)| {
         let asked = async {
             let query = Query { mode: None, initial_window: Segments(10), questions: vec![Question::about(NOWHERE)] };

@@ -99,7 +99,7 @@ const NO_ROOM: &str = "the gateway has an estimate, but the table of networks of
 /// The gateway has an estimate, and this host has not received it.
 const NOT_HERE: &str = "the gateway has an estimate, and sends it with the host's next connection to this network";
 
-/// The gateway's answer is waited for at most this long, although calls may take longer: shorter than a client waits.
+/// The gateway's answer is waited for at most this long, whatever `gateway.timeout_ms` allows: shorter than a client waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const fn here(full: bool) -> &'static str {

@@ -9,6 +9,9 @@ use tracing::{info, warn};
 use crate::control::{GatewayStanding, GatewayStatus};
 use crate::subscriber::TlsStatus;
 
+/// Lines of the log about the reasons of one outage, at most.
+const LOGGED_MOST: usize = 16;
+
 /// Follows the subscription.
 #[derive(Debug)]
 pub(super) struct GatewayWatch {
@@ -22,6 +25,8 @@ pub(super) struct GatewayWatch {
     /// Failures since the last whole snapshot, and the time of the first.
     failures: u64,
     failing_since: Timestamp,
+    /// Gateways and reasons that the log has of the outage.
+    logged: Vec<(String, String)>,
     next_retry: Option<Timestamp>,
     /// Whether the stream that is open has given a whole snapshot.
     whole: bool,
@@ -58,6 +63,7 @@ impl GatewayWatch {
             since: now,
             failures: 0,
             failing_since: now,
+            logged: Vec::new(),
             next_retry: None,
             whole: false,
         }
@@ -87,6 +93,7 @@ impl GatewayWatch {
         for (_, error) in self.errors.iter_mut().filter(|(url, _)| url == gateway) {
             *error = None;
         }
+        self.logged.clear();
         match std::mem::take(&mut self.failures) {
             0 => info!(gateway, addresses, networks, "subscribed"),
             failures => {
@@ -106,8 +113,15 @@ impl GatewayWatch {
         self.status.unreadable += 1;
     }
 
+    /// This gateway did not take this host.
+    pub(super) fn on_failed(&mut self, gateway: &str, why: String) {
+        for (_, error) in self.errors.iter_mut().filter(|(url, _)| url == gateway) {
+            *error = Some(why.clone());
+        }
+    }
+
     /// The stream ended or could not be opened; what is held expires at `expiry` at the latest. The log has a line for the first failure
-    /// and for each gateway's new reason.
+    /// and for each new reason of a gateway, up to [`LOGGED_MOST`] of an outage.
     pub(super) fn on_lost(
         &mut self,
         gateway: &str,
@@ -122,13 +136,17 @@ impl GatewayWatch {
             self.failing_since = now;
         }
         self.failures += 1;
-        let error = self.errors.iter_mut().find(|(url, _)| url == gateway).map(|(_, error)| error);
-        let is_new = error.is_some_and(|error| error.replace(why.clone()).as_ref() != Some(&why));
+        self.on_failed(gateway, why.clone());
+        let line = (gateway.to_owned(), why.clone());
+        let is_new = self.logged.len() < LOGGED_MOST && !self.logged.contains(&line);
+        if is_new {
+            self.logged.push(line);
+        }
         let meanwhile = Meanwhile { expiry, next_retry, now };
         match self.failures {
             1 if self.status.connections > 0 => warn!(gateway, why, "lost the gateway; {meanwhile}"),
             1 => warn!(gateway, why, "cannot subscribe yet; {meanwhile}"),
-            _ if is_new => warn!(gateway, why, "still not subscribed, for another reason; {meanwhile}"),
+            _ if is_new => warn!(gateway, why, "still not subscribed; {meanwhile}"),
             _ => {}
         }
         self.status.last_error = Some(why);

@@ -43,9 +43,6 @@ use crate::control::{Pending, Server};
 use crate::pause::Pause;
 use crate::subscriber::{Dialer, QUEUE, Reporter, Subscriber, TlsError};
 
-/// Shortest time between two batches of changes: each IPv4 change makes all cached routes stale.
-const BATCH: Duration = Duration::from_millis(200);
-
 /// How often lifetimes and time slots are looked at. Half of this is the mean delay of an end.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -220,7 +217,8 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut look = interval(addresses::INTERVAL);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut last_batch = Instant::now().checked_sub(BATCH).unwrap_or_else(Instant::now);
+    let batch = Duration::from_millis(config.route.batch_ms.get());
+    let mut last_batch = Instant::now().checked_sub(batch).unwrap_or_else(Instant::now);
     agent.confined.say();
     info!(mode = %config.mode, apply = %config.apply, gateway = agent.dialer.urls().join(", "), "running");
     supervise(NotifyState::Ready);
@@ -240,7 +238,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
                 News::Ended(connections) => agent.on_ended(connections, &end),
             },
             // Only changes are held back: an announced start must not wait because nothing had to be done a moment ago.
-            () = sleep_until(last_batch + BATCH), if agent.is_stale() => {
+            () = sleep_until(last_batch + batch), if agent.is_stale() => {
                 if agent.reconcile().await {
                     last_batch = Instant::now();
                 }

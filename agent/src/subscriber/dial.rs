@@ -22,9 +22,6 @@ use super::socket::Connector;
 use crate::config::{self, Config, Gateway, socket_of};
 use crate::destination::resolve;
 
-/// Longest wait for a connection or an answer.
-pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// What requests over a Unix socket name as their host: HTTP/2 has them name one.
 const ANY_HOST: &str = "http://localhost";
 
@@ -188,7 +185,7 @@ impl Dialer {
     /// A client of the gateway at this position of the list.
     pub(crate) async fn connect_to(&self, at: usize) -> Result<SpandClient<Channel>, String> {
         let url = self.urls.get(at).ok_or("no such gateway")?;
-        let timeout = CALL_TIMEOUT;
+        let timeout = Duration::from_millis(self.gateway.timeout_ms.get());
         if let Some(socket) = socket_of(url) {
             let endpoint = self.patient(Endpoint::from_static(ANY_HOST));
             let channel = endpoint.connect_with_connector(Connector(socket.to_owned())).await;
@@ -212,7 +209,7 @@ impl Dialer {
     /// With limits on how long a gateway may take.
     fn patient(&self, endpoint: Endpoint) -> Endpoint {
         endpoint
-            .connect_timeout(CALL_TIMEOUT)
+            .connect_timeout(Duration::from_millis(self.gateway.timeout_ms.get()))
             .http2_keep_alive_interval(self.timing.ping_after)
             .keep_alive_timeout(self.timing.ping_timeout)
     }

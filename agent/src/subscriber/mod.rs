@@ -14,7 +14,7 @@ use spand_proto::push::{AgentDescription, Subscription, UpdateEvent};
 use spand_proto::start::Mode;
 use spand_proto::units::Timestamp;
 use tokio::sync::{mpsc, watch};
-use tracing::{debug, warn};
+use tracing::warn;
 
 mod dial;
 mod holdings;
@@ -26,7 +26,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use dial::{CALL_TIMEOUT, words};
+pub(crate) use dial::words;
 pub use dial::{Dialer, Timing, TlsError, TlsStatus};
 pub use holdings::{HoldingCounts, Holdings};
 pub use report::Reporter;
@@ -66,6 +66,13 @@ pub enum Signal {
     },
     /// This host ended the stream, for this reason, and opens another at once.
     Restarted(String),
+    /// A gateway earlier in the list does not take this host back yet.
+    NotBack {
+        /// The gateway.
+        gateway: String,
+        /// Why.
+        why: String,
+    },
 }
 
 /// What this host says of itself.
@@ -134,7 +141,7 @@ impl Attempts {
     /// A stream ended that had given a whole snapshot. The pause before the next attempt: hosts that lost a gateway together
     /// spread out.
     fn on_lost(&mut self, dialer: &Dialer, jitter: f64) -> Duration {
-        // From the top of the list; a first gateway that was lost is not tried before the second, since a dead one takes its time to fail.
+        // From the top of the list. After the loss of the first gateway the second is tried first: a dead gateway is slow to fail.
         let first_is_lost = self.next == 0 && dialer.urls().len() > 1;
         *self = Self { next: usize::from(first_is_lost), ..Self::new(dialer.gateway()) };
         let longest = Duration::from_millis(dialer.gateway().retry_max_ms.get());
@@ -206,6 +213,9 @@ impl Subscriber {
             };
             let Some(End { at, was_whole, error }) = end else { return };
             attempts.next = at;
+            if was_whole {
+                attempts.pauses = pauses(dialer.gateway());
+            }
             let why = error.to_string();
             let signal = if matches!(error, StreamError::AddressesChanged | StreamError::ModeChanged) {
                 Signal::Restarted(why)
@@ -234,11 +244,16 @@ impl Subscriber {
         addresses: &mut watch::Receiver<Vec<IpAddr>>,
     ) -> Option<End> {
         let (dialer, speaker, clock) = (Arc::clone(&self.dialer), self.speaker.clone(), self.clock);
+        let signals = self.signals.clone();
+        let mut waiting = Vec::new();
         loop {
             let (at, mut was_whole) = (stream.at, false);
             dialer.set_seat(at);
             self.signals.send(Signal::Connected(dialer.url(at).to_owned())).await.ok()?;
-            let back = failback(&dialer, at, &speaker, own, clock);
+            for heard in waiting.drain(..) {
+                was_whole |= self.hear(heard).await?;
+            }
+            let back = failback(&dialer, at, &speaker, own, (clock, &signals));
             tokio::pin!(back);
             let error = loop {
                 tokio::select! {
@@ -247,7 +262,7 @@ impl Subscriber {
                         Err(error) => break error,
                     },
                     returned = &mut back => {
-                        stream = returned;
+                        (stream, waiting) = returned;
                         break StreamError::Ended;
                     }
                     changed = addresses.changed() => {
@@ -264,38 +279,65 @@ impl Subscriber {
         }
     }
 
-    /// Whether it was the end of a snapshot.
-    async fn hear(&mut self, Heard { gap, signal }: Heard) -> Option<bool> {
-        if gap {
+    /// Hands on an update. Whether it was the end of a snapshot.
+    async fn hear(&mut self, heard: Heard) -> Option<bool> {
+        let is_end = heard.is_snapshot_end();
+        if heard.gap {
             self.signals.send(Signal::Gap).await.ok()?;
         }
-        let mut is_end = false;
-        if let Signal::Event(event, _) = &signal {
+        if let Signal::Event(event, _) = &heard.signal {
             self.origin.on_event(event);
-            is_end = matches!(**event, UpdateEvent::SnapshotEnd { .. });
         }
-        self.signals.send(signal).await.ok()?;
+        self.signals.send(heard.signal).await.ok()?;
         Some(is_end)
     }
 }
 
-/// Tries the gateways before `at` in the list now and then, and gives a stream of the first that takes this host. Never where there are none.
-/// Hosts that came to this gateway together leave it one by one.
-async fn failback(dialer: &Dialer, at: usize, speaker: &Speaker, own: &[IpAddr], clock: Clock) -> Stream {
+/// Updates of the new stream that wait for the end of its snapshot; with more of them this host changes over before it.
+const WAITING_MOST: usize = 65_536;
+
+/// Tries the gateways before `at` in the list now and then, and gives a stream of the first that sends a whole snapshot, with what it sent.
+/// It never returns for the first gateway. Hosts that came to this gateway together leave it one by one.
+async fn failback(
+    dialer: &Dialer,
+    at: usize,
+    speaker: &Speaker,
+    own: &[IpAddr],
+    (clock, signals): (Clock, &mpsc::Sender<Signal>),
+) -> (Stream, Vec<Heard>) {
     if at == 0 {
         return std::future::pending().await;
     }
     loop {
         tokio::time::sleep(dialer.timing().failback.mul_f64(0.5 + rand::random::<f64>())).await;
         for earlier in 0..at {
-            // No gateway adopts this advice: it lives on until the end of the new snapshot.
+            // Nothing is to be adopted: the stream that is open renews what is held.
             let wish = speaker.subscription(own, &Origin::default(), clock);
-            match Stream::open(dialer, earlier, &wish).await {
-                Ok(stream) => return stream,
-                Err(error) => debug!(gateway = dialer.url(earlier), %error, "an earlier gateway is not back yet"),
+            match snapshot(dialer, earlier, &wish, clock).await {
+                Ok(returned) => return returned,
+                Err(error) => {
+                    let signal = Signal::NotBack { gateway: dialer.url(earlier).to_owned(), why: error.to_string() };
+                    // Whoever stops listening ends the stream that is open, too.
+                    _ = signals.send(signal).await;
+                }
             }
         }
     }
+}
+
+/// Subscribes, and reads up to the end of the snapshot.
+async fn snapshot(
+    dialer: &Dialer,
+    at: usize,
+    wish: &Subscription,
+    clock: Clock,
+) -> Result<(Stream, Vec<Heard>), StreamError> {
+    let mut stream = Stream::open(dialer, at, wish).await?;
+    let mut waiting = Vec::new();
+    while !waiting.last().is_some_and(Heard::is_snapshot_end) && waiting.len() < WAITING_MOST {
+        waiting.push(stream.next(clock).await?.late());
+    }
+    Ok((stream, waiting))
 }
 
 /// Waits until the mode changes.

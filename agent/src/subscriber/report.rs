@@ -231,7 +231,7 @@ impl Reporter {
 
     /// How many connections the gateway took; `None` where it refused the report.
     async fn send(&mut self, report: &Report) -> Result<Option<u32>, String> {
-        let timeout = super::CALL_TIMEOUT;
+        let timeout = Duration::from_millis(self.dialer.gateway().timeout_ms.get());
         // Kept where it works: with TLS a connection costs both sides a handshake.
         let kept = self.client.take();
         let sent = tokio::time::timeout(timeout, async {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use spand_proto::convert::{WireError, answers_from_wire};
 use spand_proto::network::Network;
 use spand_proto::operator::Failure;
-use spand_proto::push::{Subscription, Update};
+use spand_proto::push::{Subscription, Update, UpdateEvent};
 use spand_proto::query::{Answer, Query};
 use spand_proto::units::Timestamp;
 use spand_proto::v1;
@@ -64,13 +64,34 @@ pub(super) struct Heard {
     pub(super) signal: Signal,
 }
 
+impl Heard {
+    /// Whether it is the end of a snapshot.
+    pub(super) fn is_snapshot_end(&self) -> bool {
+        matches!(&self.signal, Signal::Event(event, _) if matches!(**event, UpdateEvent::SnapshotEnd { .. }))
+    }
+
+    /// What is left of an update that waits: the connection that a start announces has begun by then, on what the gateway in use sent.
+    pub(super) fn late(self) -> Self {
+        let signal = match self.signal {
+            Signal::Event(event, arrived) => match *event {
+                UpdateEvent::ImminentStart(start) => {
+                    Signal::Event(Box::new(UpdateEvent::Estimate(start.estimate)), arrived)
+                }
+                event => Signal::Event(Box::new(event), arrived),
+            },
+            signal => signal,
+        };
+        Self { signal, ..self }
+    }
+}
+
 impl Stream {
     /// Subscribes at the gateway at this place.
     pub(super) async fn open(dialer: &Dialer, at: usize, subscription: &Subscription) -> Result<Self, StreamError> {
         let gateway = dialer.gateway();
         let timing = dialer.timing();
         let url = || dialer.url(at).to_owned();
-        let timeout = super::CALL_TIMEOUT;
+        let timeout = Duration::from_millis(gateway.timeout_ms.get());
         let opened = tokio::time::timeout(timeout, async {
             let connected = dialer.connect_to(at).await;
             let mut client = connected.map_err(|why| StreamError::Connect { url: url(), why })?;
@@ -137,7 +158,7 @@ fn refusal(url: &str, status: &tonic::Status) -> String {
 /// The answers, and when they came.
 pub(crate) async fn ask(dialer: &Dialer, questions: &Query) -> Result<(Vec<Answer>, Timestamp), Failure> {
     let url = dialer.url(dialer.seat());
-    let timeout = super::CALL_TIMEOUT;
+    let timeout = Duration::from_millis(dialer.gateway().timeout_ms.get());
     let silent = |_| Failure::Environment(format!("the gateway at {url} does not answer within {timeout:?}"));
     // Longer than the lookup of the gateway's name may take: a lookup that fails has an error of its own.
     let connected = tokio::time::timeout(timeout * 2, dialer.connect()).await.map_err(silent)?;

@@ -95,7 +95,7 @@ impl Spand for Service {
             let wish = Wish::try_from(request.into_inner()).map_err(|error| refused(&error))?;
             self.check_owner(&peer, wish.addresses.iter().copied())?;
             let held = self.api.shared.streams.take(peer.address).ok_or_else(|| {
-                let why = "it has as many subscriptions as one peer may have";
+                let why = "it has as many subscriptions as one peer may have: raise api.connections_per_peer where many hosts share an address";
                 self.api.shared.refusals.refuse("grpc", Reason::Streams, peer.address, why);
                 Status::resource_exhausted(format!("{peer}: {why}"))
             })?;

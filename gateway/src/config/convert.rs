@@ -17,6 +17,8 @@ use crate::publisher::PublisherConfig;
 /// How often an unchanged estimate is advertised again while it lives: with new samples by the engine, and in any case by the publisher.
 const REFRESHES: u64 = 15;
 const READVERTISEMENTS: u64 = 3;
+/// Of a peer's connections, the part that may be live streams of dashboards.
+const LIVE_STREAMS_PART: NonZeroU32 = NonZeroU32::new(8).unwrap();
 
 /// What a caller of the engine adds to the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -94,18 +96,21 @@ impl Config {
 
     /// The API's configuration.
     pub fn api(&self) -> ApiConfig {
-        let api = &self.api;
+        let (api, defaults) = (&self.api, ApiConfig::default());
         ApiConfig {
             mode: api.mode,
             grpc_connections: api.grpc_connections,
             connections_per_peer: api.connections_per_peer,
             requests_per_s: api.requests_per_s,
-            ..ApiConfig::default()
+            // Many hosts, or people, behind one address need more of all.
+            streams_per_peer: defaults.streams_per_peer.max(api.connections_per_peer),
+            live_streams_per_peer: part(api.connections_per_peer, LIVE_STREAMS_PART),
+            ..defaults
         }
     }
 }
 
-/// One engine's part of a limit, at least one.
+/// A part of a limit, at least one.
 fn part(limit: NonZeroUsize, engines: NonZeroU32) -> NonZeroUsize {
     let engines = usize::try_from(engines.get()).unwrap_or(usize::MAX);
     NonZeroUsize::new(limit.get() / engines).unwrap_or(NonZeroUsize::MIN)

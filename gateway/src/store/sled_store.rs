@@ -40,8 +40,9 @@ const BATCH_ENTRIES: usize = 128;
 
 const DATABASE: &str = "sled";
 const LOCK: &str = "lock";
-/// File of a store of earlier gateways, beside `sled`.
+/// Files of a store of earlier gateways, beside `sled`.
 const VERSION: &str = "VERSION";
+const VERSION_NEW: &str = "VERSION.new";
 
 /// Key of an entry.
 #[derive(Debug, Deserialize, Serialize)]
@@ -114,11 +115,13 @@ impl SledStore {
         };
         fs::remove_dir_all(self.path.join(DATABASE)).map_err(self.failed("deleting its database"))?;
         // An earlier gateway would take the new database for its own.
-        _ = fs::remove_file(self.path.join(VERSION));
-        let path = self.path.display();
-        let deleted = Some(format!("the store {path} cannot be read ({why}) and was deleted"));
-        let contents = self.read()?.map_err(|why| OpenError::New { path: self.path.clone(), why })?;
-        Ok(Contents { deleted, ..contents })
+        for file in [VERSION, VERSION_NEW] {
+            _ = fs::remove_file(self.path.join(file));
+        }
+        let deleted = format!("the store {} cannot be read ({why}) and was deleted", self.path.display());
+        let again = self.read().and_then(|read| read.map_err(|why| OpenError::New { path: self.path.clone(), why }));
+        let contents = again.inspect_err(|_| tracing::warn!("{deleted}"))?;
+        Ok(Contents { deleted: Some(deleted), ..contents })
     }
 
     /// Locks the directory, which is made if missing.
@@ -132,7 +135,9 @@ impl SledStore {
         fs::create_dir_all(&self.path).map_err(self.failed("making it"))?;
         let entries = fs::read_dir(&self.path).map_err(self.failed("reading its directory"))?;
         let mut names = entries.filter_map(|entry| Some(entry.ok()?.file_name())).peekable();
-        if names.peek().is_some() && !names.any(|name| [DATABASE, LOCK, VERSION].iter().any(|ours| name == *ours)) {
+        if names.peek().is_some()
+            && !names.any(|name| [DATABASE, LOCK, VERSION, VERSION_NEW].iter().any(|ours| name == *ours))
+        {
             return Err(OpenError::NotAStore(self.path.clone()));
         }
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.path.join(LOCK));
@@ -194,7 +199,15 @@ impl SledStore {
         work: impl FnOnce(&Db) -> sled::Result<()> + Send,
     ) -> Result<(), StoreError> {
         if matches!(self.database, Database::Closed) {
-            let contents = self.connect().map_err(|error| StoreError::from(&error))?;
+            let contents = match self.connect() {
+                Ok(contents) => contents,
+                Err(error @ OpenError::New { .. }) => {
+                    // An empty one is no better: the disk does not keep what is written to it.
+                    self.database = Database::Broken;
+                    return Err(StoreError::Broken { action, why: error.to_string() });
+                }
+                Err(error) => return Err(StoreError::from(&error)),
+            };
             if let Some(deleted) = contents.deleted {
                 tracing::warn!("{deleted}; networks are saved again as they change");
             }
@@ -254,7 +267,7 @@ impl From<&OpenError> for StoreError {
 
 fn read(config: &sled::Config) -> io::Result<(Db, Contents)> {
     let (database, written) = using(config, leave_mark)?;
-    drop(database);
+    discard(database);
     using(config, |database| {
         let (mut contents, mut mark) = (Contents::default(), None);
         for entry in database.iter() {
@@ -278,7 +291,14 @@ fn using<T>(config: &sled::Config, work: impl FnOnce(&Db) -> io::Result<T>) -> i
     let database = ManuallyDrop::new(open_released(config)?);
     let done = work(&database);
     let database = ManuallyDrop::into_inner(database);
-    Ok((database, done?))
+    match done {
+        Ok(done) => Ok((database, done)),
+        Err(error) => {
+            // Dropping flushes, and may panic after a failed read: that is no damage.
+            discard(database);
+            Err(error)
+        }
+    }
 }
 
 /// Checks the format and writes the next mark. `None` where that failed, as on a full disk; a database without a mark gets one first.
@@ -293,7 +313,9 @@ fn leave_mark(database: &Db) -> io::Result<Option<u64>> {
             }
         },
         None if database.is_empty() && database.tree_names().len() == 1 => None,
-        None => return Err(io::Error::other("another version of the gateway wrote it")),
+        None => {
+            return Err(io::Error::other("it has no mark: it is damaged, or another version of the gateway wrote it"));
+        }
     };
     let next = number.map_or(0, |number| number.wrapping_add(1));
     let written = database.insert(key, encoded(&(FORMAT, next))?).and_then(|_| database.flush());

@@ -26,15 +26,15 @@ impl Waiting {
         NonZeroUsize::new(changes * CHANGE_BYTES).expect("some")
     }
 
-    /// Puts a change in, in the place of an earlier one of its network. Gives whether it had room; the first one always has.
+    /// Puts a change in, in the place of an earlier one of its network, which stays where the new one has no room. Gives whether it had room:
+    /// the first one always has, and so has a removal in the place of another change.
     pub(super) fn put(&mut self, network: Network, record: Option<NetworkRecord>, limit: NonZeroUsize) -> bool {
-        if let Some(before) = self.changes.remove(&network) {
-            self.bytes -= bytes(before.as_ref());
-        }
+        let before = self.changes.get(&network).map_or(0, |before| bytes(before.as_ref()));
+        let rest = self.bytes - before;
         let more = bytes(record.as_ref());
-        let has_room = self.changes.is_empty() || self.bytes + more <= limit.get();
+        let has_room = rest == 0 || more <= before || rest + more <= limit.get();
         if has_room {
-            self.bytes += more;
+            self.bytes = rest + more;
             self.changes.insert(network, record);
         }
         has_room

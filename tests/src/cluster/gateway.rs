@@ -82,7 +82,7 @@ impl Setup<'_> {
         let (tap, grpc, http) = (tap(*number), grpc(*number), http(*number));
         // All hosts come from one address, of which a gateway takes fewer by default.
         let mut text = format!(
-            "[api]\ngrpc_listen = \"{grpc}\"\nhttp_listen = \"{http}\"\nconnections_per_peer = 10000\nstreams_per_peer = 10000\n\
+            "[api]\ngrpc_listen = \"{grpc}\"\nhttp_listen = \"{http}\"\nconnections_per_peer = 10000\n\
              [capture]\ninterfaces = [\"{tap}\"]\nbackend = \"{backend}\"\n[traffic]\ninternal = [\"{INSIDE}\"]\n[store]\ndirectory = \"store\"\n"
         );
         if !servers.is_empty() {

@@ -253,7 +253,7 @@ async fn hold(number: usize, shared: &Shared, clock: Clock, mut heard: mpsc::Rec
                 holdings.on_lost(clock.now());
                 shared.note(number, shared.gateway(&gateway), What::Failed);
             }
-            Some(Signal::Gap | Signal::Unreadable(None) | Signal::Restarted(_)) => {}
+            Some(Signal::Gap | Signal::Unreadable(None) | Signal::Restarted(_) | Signal::NotBack { .. }) => {}
         }
     }
 }

@@ -139,7 +139,7 @@ impl Loaded {
         let events = Events::read(programs.table("events")?)?;
         let on_bbr = if programs.on_bbr.is_some() { names.on_bbr } else { [0; layout::NAME_BYTES] };
         let settings = Settings {
-            arm_seed: 0,
+            arm_seed: config.bpf.control_seed,
             ticks_per_s: programs.ticks_per_s,
             control_fraction: config.bpf.control_fraction,
             variant: match programs.variant {

@@ -22,13 +22,6 @@ use super::plan::{self, InForce, Plan, StepBacks};
 use super::signature::PROTOCOL;
 use super::view::View;
 
-/// How long routes, rules and links must stand still before ours come back.
-const SETTLE: Micros = Micros::from_secs(2);
-/// How often all routes are compared with the kernel's.
-const VERIFY: Micros = Micros::from_secs(10);
-/// Routes of ours at one time.
-const ROUTES_MOST: usize = 1_024;
-
 /// Disturbances that are remembered until they settled; beyond, they are merged into one that touches everything.
 const MOST_UNSETTLED: usize = 64;
 
@@ -82,9 +75,9 @@ impl RouteApplier {
             patience,
             reconciled: now,
             ledger,
-            settle: SETTLE,
-            verify: VERIFY,
-            limit: ROUTES_MOST,
+            settle: Micros::from_millis(config.route.settle_ms.get()),
+            verify: Micros::from_secs(config.route.verify_s.get()),
+            limit: config.limits.applied.get(),
             view: None,
             viewed: now,
             in_force: BTreeMap::new(),

@@ -209,7 +209,7 @@ pub enum Obstacle {
     Settling,
     /// Someone removed or changed our route a while ago.
     SteppedBack,
-    /// As many routes as are ever set at a time are in force.
+    /// As many routes as `limits.applied` allows are in force.
     NoRoom,
     /// The kernel refused it.
     Kernel,
@@ -245,7 +245,7 @@ impl Obstacle {
             Self::SteppedBack => {
                 "someone removed or changed our route: it comes back after 4 s, and after twice the time with each removal"
             }
-            Self::NoRoom => "1,024 routes are in force already",
+            Self::NoRoom => "limits.applied routes are in force already",
             Self::Kernel => "the kernel refused the route; see the log",
             Self::Ledger => "the ledger could not be written, and nothing is changed without it",
             Self::Unguarded => "the supervising process is not running, and routes must not outlive the agent",

@@ -26,10 +26,10 @@ const BYTES: usize = 64 << 20;
 /// After this many packets in order a source is taken for one in order, and its packets are passed on as they come.
 const SETTLED: usize = 1 << 16;
 
-/// A time that goes back by this much in one record may be a clock that was set back. Single late records jump forward again, and blocks of
-/// receive queues go back again: the clock was set back if neither happens until the times, of this many records at least, have gone beyond
-/// the latest one by one and a half times as much.
-const SET_BACK_LEAST: Micros = Micros(50_000);
+/// A time that goes back by this much in one record may be a clock that was set back. It was if at least [`SET_BACK_RECORDS`] records follow
+/// without a jump in either direction, and their times pass the latest time before the step by half of the step. It goes back once: blocks of
+/// receive queues, of which some are often empty, go back again.
+const SET_BACK_LEAST: Micros = Micros(250_000);
 const SET_BACK_RECORDS: u64 = 16;
 
 /// After this many records in a row with one time, or each a microsecond after the one before, no clock measured these times.
@@ -99,11 +99,16 @@ struct SetBack {
     by: u64,
     /// It may have been set back at this record, at this latest time and by so many nanoseconds.
     maybe: Option<(u64, Timestamp, u64)>,
-    /// The times go back again and again.
+    /// The times go back again and again, or the clock was set back already.
     in_blocks: bool,
 }
 
 impl SetBack {
+    /// Whether a record of this time is in its place, however it turns out.
+    fn is_settled(&self, at: Timestamp) -> bool {
+        self.maybe.is_none_or(|(_, before, lacks)| at.0 < before.0.saturating_sub(lacks))
+    }
+
     /// Takes the time of a record as it was captured. Returns its time, and the number of the first record after a clock that turns out to
     /// have been set back, with the nanoseconds that it and those after it lack.
     fn note(&mut self, at: Timestamp, number: u64, latest: Timestamp) -> (Timestamp, Option<(u64, u64)>) {
@@ -118,7 +123,7 @@ impl SetBack {
         if at.0.saturating_sub(last.0) > lacks / 2 {
             self.maybe = None;
         } else if number >= first + SET_BACK_RECORDS && at.0 > before.0.saturating_add(lacks + lacks / 2) {
-            self.maybe = None;
+            (self.maybe, self.in_blocks) = (None, true);
             self.by += lacks;
             self.last.0 += lacks;
             return (Timestamp(at.0.saturating_add(lacks)), Some((first, lacks)));
@@ -179,7 +184,7 @@ impl<S: PacketSource> Ordered<S> {
         self.ended
             || self.in_order >= SETTLED
             || first.run < self.run
-            || (self.set_back.maybe.is_none() && self.latest.since(first.at) >= REACH)
+            || (self.latest.since(first.at) >= REACH && self.set_back.is_settled(first.at))
             || self.held.len() >= if self.unordered { PACKETS } else { FEW_PACKETS }
             || self.held_bytes >= BYTES
     }
@@ -411,10 +416,17 @@ mod tests {
         let seen = ordered(&stepped);
         assert!(seen.iter().map(|(_, number)| *number).eq(0..110), "nothing changes its place");
         assert_eq!(seen.last().unwrap().0, 1_780 + 69 * 20, "the first one after it has the latest time");
-        // Two receive queues, in blocks of 200 ms.
-        let blocks = (0..6).flat_map(|block| [0, 1].map(|queue| (0..20).map(move |n| block * 200 + n * 10 + queue)));
+        // Two receive queues, in blocks of 300 ms.
+        let blocks = (0..6).flat_map(|block| [0, 1].map(|queue| (0..30).map(move |n| block * 300 + n * 10 + queue)));
         let seen = times(&blocks.flatten().collect::<Vec<_>>());
-        assert!(seen.is_sorted() && seen.last() == Some(&1_191), "{seen:?}");
+        assert!(seen.is_sorted() && seen.last() == Some(&1_791), "{seen:?}");
+        // One of them is empty but for a block in two seconds: one step at most.
+        let sometimes = (0..20).flat_map(|block| {
+            let queues: &[u64] = if block % 7 == 3 { &[0, 1] } else { &[0] };
+            queues.iter().flat_map(move |queue| (0..30).map(move |n| block * 300 + n * 10 + queue))
+        });
+        let seen = times(&sometimes.collect::<Vec<_>>());
+        assert!(seen.last().is_some_and(|last| *last < 6_000 + 300), "{seen:?}");
     }
 
     #[test]

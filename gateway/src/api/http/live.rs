@@ -73,7 +73,9 @@ pub(super) async fn live(
         }
         Err(NoPlace::OfPeer) => {
             let most = api.shared.config.live_streams_per_peer;
-            let why = format!("{most} live streams of this address are open already: close one");
+            let why = format!(
+                "{most} live streams of this address are open already: close one, or raise api.connections_per_peer"
+            );
             api.shared.refusals.refuse("http", Reason::LiveStreams, peer.address, &why);
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, why));
         }

@@ -82,7 +82,7 @@ impl Sender {
             by < soon
         });
         if late {
-            self.board.note_late(by);
+            self.board.note_late(self.rtt.min().map_or(by, |rtt| by.min(Micros(rtt.0 / 4))));
             if let Some(followed) = self.followed.as_deref_mut() {
                 followed.evidence.note_late();
             }

@@ -63,7 +63,7 @@ impl Sender {
         u32::try_from(nxt - extent.data).unwrap_or(u32::MAX).min(segment.payload_len)
     }
 
-    /// Whether it is a keep-alive or a window probe, with or without its byte of garbage.
+    /// Whether it is a keep-alive or a window probe with a byte sent before.
     fn is_probe(&self, segment: &Segment, extent: &Extent) -> bool {
         let is_last = self.board.flight() == 0 && extent.end == self.board.nxt();
         segment.payload_len <= 1 && (is_last || self.state.peer_is_full())
