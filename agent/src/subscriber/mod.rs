@@ -317,7 +317,7 @@ async fn failback(
                 Ok(returned) => return returned,
                 Err(error) => {
                     let signal = Signal::NotBack { gateway: dialer.url(earlier).to_owned(), why: error.to_string() };
-                    // Whoever stops listening ends the stream that is open, too.
+                    // A closed channel ends the open stream, too.
                     _ = signals.send(signal).await;
                 }
             }

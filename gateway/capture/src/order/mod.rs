@@ -97,7 +97,7 @@ struct SetBack {
     last: Timestamp,
     /// Nanoseconds by which it was set back so far.
     by: u64,
-    /// It may have been set back at this record, at this latest time and by so many nanoseconds.
+    /// It may have been set back at this record, at this latest time and by this number of nanoseconds.
     maybe: Option<(u64, Timestamp, u64)>,
     /// The times go back again and again, or the clock was set back already.
     in_blocks: bool,
