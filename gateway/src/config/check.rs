@@ -167,6 +167,7 @@ impl Config {
             ("estimate.bucket_s", self.estimate.bucket_s.get()),
             ("estimate.max_age_s", self.estimate.max_age_s.get()),
             ("limits.idle_established_s", self.limits.idle_established_s.get()),
+            ("limits.idle_other_s", self.limits.idle_other_s.get()),
             ("publish.destination_idle_s", self.publish.destination_idle_s.get()),
             ("publish.lifetime_s", self.publish.lifetime_s.get()),
             ("publish.renewal_s", self.publish.renewal_s.get()),

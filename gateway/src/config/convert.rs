@@ -61,6 +61,7 @@ impl Config {
                 sender_memory_bytes: part(mib(self.limits.sender_memory_mib), options.shard.count),
                 network_memory_bytes: part(mib(self.limits.network_memory_mib), options.shard.count),
                 idle_established: seconds(self.limits.idle_established_s),
+                idle_other: seconds(self.limits.idle_other_s),
                 ..defaults
             },
             window: WindowConfig {

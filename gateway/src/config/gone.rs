@@ -10,7 +10,6 @@ pub(super) const GONE: &[Gone] = &[
     ("estimate", "refresh_s", "a fifteenth of estimate.max_age_s"),
     ("limits", "events", "65,536"),
     ("limits", "fragmented_packets", "fragments of IP packets are counted and not reassembled"),
-    ("limits", "idle_other_s", "120 s"),
     ("limits", "idle_unacknowledged_s", "60 s"),
     ("limits", "live_senders", "64 of a network"),
     ("limits", "outstanding_segments", "16,384 of a sender, within limits.segment_memory_mib"),

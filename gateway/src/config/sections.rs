@@ -88,6 +88,8 @@ pub struct Limits {
     pub network_memory_mib: NonZeroU32,
     /// Silence in seconds after which an established connection is forgotten.
     pub idle_established_s: NonZeroU64,
+    /// The same for one that is opening or closing.
+    pub idle_other_s: NonZeroU64,
 }
 
 /// `[publish]`: how estimates are sent to subscribed hosts.
@@ -166,6 +168,7 @@ impl Default for Limits {
             sender_memory_mib: whole_mib(limits.sender_memory_bytes),
             network_memory_mib: whole_mib(limits.network_memory_bytes),
             idle_established_s: whole_secs(limits.idle_established),
+            idle_other_s: whole_secs(limits.idle_other),
         }
     }
 }

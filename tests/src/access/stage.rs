@@ -11,7 +11,7 @@ use std::{fs, io, thread};
 use anyhow::{Context, Result, bail};
 use spand_confine::Confined;
 use spand_core::event::Event;
-use spand_gateway::api::{Access, Api};
+use spand_gateway::api::{Access, Api, ApiConfig};
 use spand_gateway::config::Config;
 use spand_gateway::publisher::{Batch, MonotonicClock, PacketClock, Part, Published};
 use spand_proto::units::Window;
@@ -34,6 +34,8 @@ pub struct Setup {
     pub gateway: Made,
     /// Lines of its configuration; `tls` is there already.
     pub more: String,
+    /// What limits it beside that.
+    change: Box<dyn FnOnce(&mut ApiConfig) + Send>,
 }
 
 /// Running listeners, on the caller's runtime.
@@ -58,7 +60,7 @@ impl Setup {
     pub fn new() -> Result<Self> {
         let authority = Authority::new("agents")?;
         let gateway = authority.make(&["localhost", "127.0.0.1"])?;
-        Ok(Self { authority, gateway, more: String::new() })
+        Ok(Self { authority, gateway, more: String::new(), change: Box::new(|_| {}) })
     }
 
     /// The same with these lines in its configuration.
@@ -66,9 +68,15 @@ impl Setup {
         Ok(Self { more: more.to_owned(), ..Self::new()? })
     }
 
+    /// The same with other limits than those of its configuration.
+    #[must_use]
+    pub fn limited(self, change: impl FnOnce(&mut ApiConfig) + Send + 'static) -> Self {
+        Self { change: Box::new(change), ..self }
+    }
+
     /// Starts the listeners. It knows one network, `192.0.2.0/24`.
     pub async fn start(self) -> Result<Stage> {
-        let Self { authority, gateway, more } = self;
+        let Self { authority, gateway, more, change } = self;
         let folder = tempfile::tempdir()?;
         gateway.write(folder.path(), "gateway")?;
         fs::write(folder.path().join("ca.pem"), authority.certificate())?;
@@ -90,7 +98,9 @@ impl Setup {
             published.readiness().ready(part);
         }
         let access = Access::open(&config)?;
-        let api = Api::with_access(config.api(), access.clone(), published.clone(), (None, None), &Confined::default());
+        let mut limits = config.api();
+        change(&mut limits);
+        let api = Api::with_access(limits, access.clone(), published.clone(), (None, None), &Confined::default());
         let (grpc, http) = (TcpListener::bind("127.0.0.1:0").await?, TcpListener::bind("127.0.0.1:0").await?);
         let (grpc_address, http_address) = (grpc.local_addr()?, http.local_addr()?);
         let (stop, stopped) = watch::channel(false);

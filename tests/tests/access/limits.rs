@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::FutureExt;
+use spand_gateway::api::ApiConfig;
 use spand_proto::v1;
 use spand_tests::access::{Setup, question};
 use spand_tests::patience::awaited;
@@ -64,8 +65,12 @@ async fn one_peer_asks_so_often_and_no_oftener() {
 
 #[tokio::test]
 async fn one_peer_reports_a_limited_number_of_connections() {
-    let more = format!("{PLAIN}[api]\nreported_connections_per_s = 1\n");
-    let stage = Setup::with(&more).unwrap().start().await.unwrap();
+    let stage = Setup::with(PLAIN)
+        .unwrap()
+        .limited(|api| api.reported_connections_per_s = 1.try_into().unwrap())
+        .start()
+        .await
+        .unwrap();
     let mut client = stage.plain_client().await.unwrap();
     let report = |batch, count| v1::ReportRequest {
         contract_version: 1,
@@ -123,7 +128,8 @@ async fn one_peer_has_a_limited_number_of_connections() {
 
 #[tokio::test]
 async fn one_peer_has_a_limited_number_of_subscriptions() {
-    let stage = Setup::with(&format!("{PLAIN}[api]\nstreams_per_peer = 2\n")).unwrap().start().await.unwrap();
+    let stage =
+        Setup::with(PLAIN).unwrap().limited(|api| api.streams_per_peer = 2.try_into().unwrap()).start().await.unwrap();
     let mut client = stage.plain_client().await.unwrap();
     let one = client.subscribe(wish(1)).await.unwrap();
     let _two = client.subscribe(wish(2)).await.unwrap();
@@ -139,7 +145,8 @@ async fn one_peer_has_a_limited_number_of_subscriptions() {
 
 #[tokio::test]
 async fn a_request_is_no_larger_than_allowed() {
-    let stage = Setup::with(&format!("{PLAIN}[api]\nrequest_kib = 1\n")).unwrap().start().await.unwrap();
+    let stage =
+        Setup::with(PLAIN).unwrap().limited(|api| api.request_bytes = 1_024.try_into().unwrap()).start().await.unwrap();
     let mut client = stage.plain_client().await.unwrap();
     let question = v1::Question { address: "1".repeat(2_000), ..v1::Question::default() };
     let large = v1::QueryRequest { contract_version: 1, questions: vec![question], ..v1::QueryRequest::default() };
@@ -150,7 +157,8 @@ async fn a_request_is_no_larger_than_allowed() {
 
 #[tokio::test]
 async fn who_connects_and_says_nothing_is_not_kept() {
-    let stage = Setup::with(&format!("{PLAIN}[api]\nrequest_timeout_s = 1\n")).unwrap().start().await.unwrap();
+    let stage =
+        Setup::with(PLAIN).unwrap().limited(|api| api.request_timeout = Duration::from_secs(1)).start().await.unwrap();
     for (listener, some) in [(stage.grpc, ""), (stage.grpc, "PRI * HTTP"), (stage.http, ""), (stage.http, "GET / HT")] {
         let mut tcp = TcpStream::connect(listener).await.unwrap();
         tcp.write_all(some.as_bytes()).await.unwrap();
@@ -170,7 +178,12 @@ async fn from(last: u8, to: std::net::SocketAddr) -> TcpStream {
 #[tokio::test]
 async fn half_sent_heads_of_many_addresses_leave_health_an_answer() {
     // Nothing goes because it is slow.
-    let stage = Setup::with(&format!("{PLAIN}[api]\nrequest_timeout_s = 600\n")).unwrap().start().await.unwrap();
+    let stage = Setup::with(PLAIN)
+        .unwrap()
+        .limited(|api| api.request_timeout = Duration::from_secs(600))
+        .start()
+        .await
+        .unwrap();
     let mut held = Vec::new();
     for n in 0..400_u16 {
         let mut tcp = from(2 + u8::try_from(n / 64).unwrap(), stage.http).await;
@@ -199,7 +212,8 @@ async fn half_sent_heads_of_many_addresses_leave_health_an_answer() {
 
 #[tokio::test]
 async fn who_does_not_read_loses_its_connection() {
-    let stage = Setup::with(&format!("{PLAIN}[api]\nrequest_timeout_s = 1\n")).unwrap().start().await.unwrap();
+    let stage =
+        Setup::with(PLAIN).unwrap().limited(|api| api.request_timeout = Duration::from_secs(1)).start().await.unwrap();
     let mut slow = from(2, stage.http).await;
     // More answers than all buffers on the way hold.
     let asked = async {
@@ -216,8 +230,11 @@ async fn who_does_not_read_loses_its_connection() {
 
 #[tokio::test]
 async fn live_streams_of_one_peer_are_bounded() {
-    let more = format!("{PLAIN}[api]\nlive_streams = 3\nlive_streams_per_peer = 2\n");
-    let stage = Setup::with(&more).unwrap().start().await.unwrap();
+    let few = |api: &mut ApiConfig| {
+        api.live_streams = 3.try_into().unwrap();
+        api.live_streams_per_peer = 2.try_into().unwrap();
+    };
+    let stage = Setup::with(PLAIN).unwrap().limited(few).start().await.unwrap();
     let open = async |last| {
         let mut tcp = from(last, stage.http).await;
         tcp.write_all(b"GET /v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
@@ -238,7 +255,8 @@ async fn live_streams_of_one_peer_are_bounded() {
 
 #[tokio::test]
 async fn unfinished_requests_of_a_connection_take_little_and_are_counted() {
-    let stage = Setup::with(&format!("{PLAIN}[api]\nrequest_timeout_s = 2\n")).unwrap().start().await.unwrap();
+    let stage =
+        Setup::with(PLAIN).unwrap().limited(|api| api.request_timeout = Duration::from_secs(2)).start().await.unwrap();
     let mut tcp = from(2, stage.grpc).await;
     let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
         let length = u32::try_from(payload.len()).unwrap().to_be_bytes();

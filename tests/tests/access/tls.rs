@@ -121,7 +121,7 @@ async fn who_proves_nothing_is_refused_logged_once_and_counted() {
 
 #[tokio::test]
 async fn who_says_nothing_loses_its_place_in_time() {
-    let setup = Setup::with("[api]\nrequest_timeout_s = 1\n").unwrap();
+    let setup = Setup::new().unwrap().limited(|api| api.request_timeout = Duration::from_secs(1));
     let stage = setup.start().await.unwrap();
     let mut silent = TcpStream::connect(stage.grpc).await.unwrap();
     assert!(closed_in_time(&mut silent).await.is_empty());
@@ -131,7 +131,8 @@ async fn who_says_nothing_loses_its_place_in_time() {
 
 #[tokio::test]
 async fn who_is_proven_and_does_not_begin_to_speak_loses_its_place_in_time() {
-    let stage = Setup::with("[api]\nrequest_timeout_s = 1\n").unwrap().start().await.unwrap();
+    let stage =
+        Setup::new().unwrap().limited(|api| api.request_timeout = Duration::from_secs(1)).start().await.unwrap();
     let made = stage.authority.make(&["127.0.0.1"]).unwrap();
     let mut roots = rustls::RootCertStore::empty();
     let pem = stage.authority.certificate();

@@ -1,7 +1,7 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use spand_core::config::Limits;
+use spand_core::config::{EngineConfig, Limits};
 use spand_core::counters::Ignored;
 use spand_core::engine::MemoryNeed;
 use spand_core::networks::traffic::NetworkTraffic;
@@ -102,8 +102,14 @@ const LEAST_PART: u64 = 4;
 
 /// What an item comes to with this configuration, in bytes.
 fn item(name: &str, text: &str) -> u64 {
+    item_with(name, text, |_| {})
+}
+
+fn item_with(name: &str, text: &str, change: impl FnOnce(&mut EngineConfig)) -> u64 {
     let config = Config::parse(text, Path::new("x")).expect("a configuration");
-    let memory = Memory::of(&config, &config.engine(EngineOptions::default()).expect("no list"));
+    let mut engine = config.engine(EngineOptions::default()).expect("no list");
+    change(&mut engine);
+    let memory = Memory::of(&config, &engine);
     let found = memory.items().iter().find(|item| item.name == name).expect("an item");
     u64::try_from(found.bytes).expect("bytes")
 }
@@ -155,23 +161,25 @@ fn view(n: u32) -> NetworkView {
 #[test]
 fn published_networks_take_what_the_sum_says() {
     const NETWORKS: u32 = 20_000;
-    let text = format!("[limits]\nservices = 1\nnetworks = {NETWORKS}");
+    let text = format!("[limits]\nnetworks = {NETWORKS}");
     let (published, before) = (published(&text), held_bytes());
     published.replace((0..NETWORKS).map(view).collect(), |_| true, None);
-    fits("networks", held_bytes() - before, item("published networks and services", &text));
+    let services = |engine: &mut EngineConfig| engine.limits.services = 1.try_into().expect("above 0");
+    fits("networks", held_bytes() - before, item_with("published networks and services", &text, services));
 }
 
 #[test]
 fn published_services_take_what_the_sum_says() {
     const SERVICES: u32 = 20_000;
-    let text = format!("[limits]\nservices = {SERVICES}\nnetworks = 1");
+    let text = "[limits]\nnetworks = 1";
     let size = |n: u32| {
         let [_, a, b, c] = n.to_be_bytes();
         ServiceSize { service: ([10, a, b, c], 443).into(), quantile: Bytes(30_000), transfers: 9 }
     };
-    let (published, before) = (published(&text), held_bytes());
+    let (published, before) = (published(text), held_bytes());
     published.replace(Vec::new(), |_| true, Some((0..SERVICES).map(size).collect()));
-    fits("services", held_bytes() - before, item("published networks and services", &text));
+    let services = |engine: &mut EngineConfig| engine.limits.services = 20_000.try_into().expect("above 0");
+    fits("services", held_bytes() - before, item_with("published networks and services", text, services));
 }
 
 #[test]

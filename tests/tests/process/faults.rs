@@ -56,7 +56,7 @@ impl Site {
     fn gateway(&self) -> Result<Daemon> {
         let config = format!(
             "[capture]\ninterfaces = [\"lan\"]\nretry_s = 1\n\n[traffic]\ninternal = [\"{SERVER}/32\"]\n\n[api]\ngrpc_listen = \"127.0.0.1:7400\"\n\n[store]\ndirectory = \
-             \"state/store\"\nsave_interval_ms = 100\n"
+             \"state/store\"\n"
         );
         self.folder.start("spand-gateway", &config, &self.server)
     }

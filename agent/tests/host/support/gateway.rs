@@ -1,6 +1,7 @@
 //! A gateway that sends what a test sets.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use spand_proto::contract::ContractVersion;
 use spand_proto::convert::answers_to_wire;
@@ -84,7 +85,16 @@ impl Gateway {
 
     /// A gateway at this address.
     pub(crate) async fn start_at(address: SocketAddr) -> Self {
-        let listener = TcpListener::bind(address).await.unwrap();
+        // Tests run side by side: another may hold the port of a gateway that was stopped for a moment.
+        let listener = awaited("the port", async {
+            loop {
+                match TcpListener::bind(address).await {
+                    Ok(listener) => return listener,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                }
+            }
+        })
+        .await;
         let address = listener.local_addr().unwrap();
         let (sender, streams) = mpsc::channel(16);
         let (reporter, reports) = mpsc::channel(16);
