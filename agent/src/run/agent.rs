@@ -146,7 +146,7 @@ impl<A: Applier> Agent<A> {
                 self.holdings.on_lost(self.clock.now());
                 self.gateway.on_lost(&gateway, why, next_retry, self.holdings.last_expiry(), self.clock.now());
             }
-            subscriber::Signal::NotBack { gateway, why } => self.gateway.on_failed(&gateway, why),
+            subscriber::Signal::NotBack { gateway, why } => self.gateway.on_failed(&gateway, &why),
             subscriber::Signal::Restarted(why) => self.gateway.on_restarted(why, self.clock.now()),
         }
     }

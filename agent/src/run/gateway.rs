@@ -114,9 +114,9 @@ impl GatewayWatch {
     }
 
     /// This gateway did not take this host.
-    pub(super) fn on_failed(&mut self, gateway: &str, why: String) {
+    pub(super) fn on_failed(&mut self, gateway: &str, why: &str) {
         for (_, error) in self.errors.iter_mut().filter(|(url, _)| url == gateway) {
-            *error = Some(why.clone());
+            *error = Some(why.to_owned());
         }
     }
 
@@ -136,7 +136,7 @@ impl GatewayWatch {
             self.failing_since = now;
         }
         self.failures += 1;
-        self.on_failed(gateway, why.clone());
+        self.on_failed(gateway, &why);
         let line = (gateway.to_owned(), why.clone());
         let is_new = self.logged.len() < LOGGED_MOST && !self.logged.contains(&line);
         if is_new {
